@@ -222,6 +222,12 @@ impl Mmu {
         [self.counters.pte_writes, self.counters.pte_traversals, self.counters.shootdowns]
     }
 
+    /// [`Counters::shootdowns_sent`] of all machines, without computing the rest.
+    #[inline]
+    pub fn shootdowns_sent(&self) -> u64 {
+        self.counters.shootdowns_sent
+    }
+
     /// Requests that no TLB of this machine could serve: the sum of [`Counters::walks`], without
     /// computing the rest.
     pub fn misses(&self, machine: usize) -> u64 {

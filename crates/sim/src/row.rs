@@ -1,6 +1,7 @@
 //! A result row: what one policy on one machine did for one workload.
 
 use crate::by_size;
+use crate::hardware::Cause;
 use crate::latency::{FaultTimes, Latencies};
 use crate::sources::{Sources, active, bloat};
 use crate::{
@@ -429,7 +430,35 @@ pub struct Row {
     #[key(count, from = it.counters.shootdowns_sent)]
     #[serde(default)]
     pub shootdowns_sent: u64,
-    /// The cores that they interrupted, each time. On machines whose `shootdown-receive` is 0 an
+    /// Those of them for memory that a program unmaps, moves or maps something else over. These six
+    /// sum up to `shootdowns_sent`; each costs the sender `shootdown` and `shootdown-send` of the
+    /// machine.
+    #[key(count, from = it.hardware.sent[Cause::Unmap])]
+    #[serde(default)]
+    pub sent_for_unmap: u64,
+    /// Those for rights that a program changes, pages that it discards, advice, and pages that it
+    /// has written back.
+    #[key(count, from = it.hardware.sent[Cause::Protect])]
+    #[serde(default)]
+    pub sent_for_protect: u64,
+    /// Those for forks, which take the right to write from what both share, and for faults that
+    /// give a page another frame or other rights, as by its first write.
+    #[key(count, from = it.hardware.sent[Cause::CopyOnWrite])]
+    #[serde(default)]
+    pub sent_for_copy_on_write: u64,
+    /// Those for promotions, in place or by copying.
+    #[key(count, from = it.hardware.sent[Cause::Promotion])]
+    #[serde(default)]
+    pub sent_for_promotion: u64,
+    /// Those for demotions, but for those within a call of the program.
+    #[key(count, from = it.hardware.sent[Cause::Demotion])]
+    #[serde(default)]
+    pub sent_for_demotion: u64,
+    /// Those for what the kernel does by itself: pages that it moves, evicts, gives back or looks at.
+    #[key(count, from = it.hardware.sent[Cause::Migration])]
+    #[serde(default)]
+    pub sent_for_migration: u64,
+    /// The cores that shootdowns interrupted, each time. On machines whose `shootdown-receive` is 0 an
     /// instruction reaches them, and no interrupt.
     #[key(count, from = it.counters.shootdowns_received)]
     #[serde(default)]

@@ -4,7 +4,7 @@ use crate::script;
 
 use script::Script;
 use std::sync::atomic::AtomicBool;
-use superpage_pages::{Access, Random};
+use superpage_pages::{Access, Protection, Random};
 use superpage_sim::{Conditions, Row, Setup, Watch, plan, run_parts};
 use superpage_trace::{Cores, Event, ProcessId, Run, Sample, Sampling, Source, workload};
 
@@ -114,7 +114,67 @@ fn the_same_stream_gives_the_same_rows_always() {
             (row.tlb_misses, row.cycles, row.faults),
             "{setup:?}"
         );
+        assert_eq!(causes(row).iter().sum::<u64>(), row.shootdowns_sent, "{setup:?}");
     }
+    assert!(grid.iter().any(|row| row.sent_for_promotion > 0));
+}
+
+/// For what shootdowns were sent.
+fn causes(row: &Row) -> [u64; 6] {
+    [
+        row.sent_for_unmap,
+        row.sent_for_protect,
+        row.sent_for_copy_on_write,
+        row.sent_for_promotion,
+        row.sent_for_demotion,
+        row.sent_for_migration,
+    ]
+}
+
+#[test]
+fn rows_say_for_what_shootdowns_were_sent() {
+    let sent = |policy: &str, memory: Option<u64>, act: &dyn Fn(&mut Script)| {
+        let mut script = Script::new();
+        let switch = |thread| Event::Switch { process: ProcessId(0), thread };
+        script.event(switch(0));
+        script.map(0x1000, 2048);
+        script.event(switch(1));
+        script.touch(0x1400..0x1401, Access::Write);
+        script.event(switch(0));
+        // Until then both have run.
+        script.map(0x8000, 1);
+        script.touch(0x1000..0x1020, Access::Write);
+        act(&mut script);
+        let conditions = Conditions { memory, ..Conditions::default() };
+        let setups = plan(&["zen5".into()], &[policy.into()], &conditions).unwrap();
+        let row = rows_on(&setups, &mut script, cores(2)).remove(1 - usize::from(policy == "base"));
+        assert_eq!(causes(&row).iter().sum::<u64>(), row.shootdowns_sent, "{policy}");
+        causes(&row)
+    };
+    let (start, pages) = (0x1000, 2);
+    assert_eq!(sent("base", None, &|_| {}), [0; 6]);
+    assert_eq!(sent("base", None, &|script| script.event(Event::Unmap { start, pages })), [1, 0, 0, 0, 0, 0]);
+    assert_eq!(sent("base", None, &|script| script.event(Event::Discard { start, pages })), [0, 1, 0, 0, 0, 0]);
+    let read_only = |script: &mut Script| script.event(Event::Protect { start, pages, protection: Protection::READ });
+    assert_eq!(sent("base", None, &read_only), [0, 1, 0, 0, 0, 0]);
+    let fork = |script: &mut Script| {
+        script.event(Event::Fork { child: ProcessId(1) });
+        script.touch(0x1003..0x1005, Access::Write);
+    };
+    assert_eq!(sent("base", None, &fork), [0, 0, 3, 0, 0, 0], "once, and for each page that is copied");
+    let populate = |script: &mut Script| script.touch(0x1000..0x1200, Access::Write);
+    assert_eq!(sent("reservation", None, &populate), [0, 0, 0, 1, 0, 0]);
+    let fork_superpage = |script: &mut Script| {
+        script.touch(0x1200..0x1400, Access::Write);
+        script.event(Event::Fork { child: ProcessId(1) });
+        script.touch(0x1300..0x1301, Access::Write);
+    };
+    let [_, _, copy_on_write, promotion, demotion, migration] = sent("reservation", None, &fork_superpage);
+    assert_eq!((promotion, migration), (1, 0));
+    assert!(copy_on_write > 0 && demotion > 0, "{copy_on_write} {demotion}");
+    let all = |script: &mut Script| script.touch(0x1000..0x1800, Access::Write);
+    let [.., migration] = sent("base", Some(4 << 20), &all);
+    assert!(migration > 0, "pages were evicted");
 }
 
 /// A stream of one thread has the same counts on one core of many and without cores, but for

@@ -131,6 +131,10 @@ pub trait Pmap {
     /// empty. Changes do not nest.
     fn begin_gather(&mut self, _space: SpaceId, _pages: Range<Vpn>) {}
 
+    /// Says of the change that was begun that its pages are copied into one extent, for a
+    /// superpage. For statistics alone.
+    fn gathers_to_promote(&mut self) {}
+
     /// Ends the change: on return TLBs hold nothing of what it removed or restricted.
     fn flush_gathered(&mut self, _space: SpaceId) {}
 

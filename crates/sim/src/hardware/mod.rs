@@ -1,8 +1,10 @@
 //! The machines of a simulation, and the kernel's interface to them, implemented on modelled page
 //! tables and TLBs.
 
+mod causes;
 mod member;
 
+pub(crate) use causes::{Cause, Doing, Sent};
 pub(crate) use member::Member;
 
 use crate::Setup;
@@ -25,6 +27,12 @@ pub(crate) struct Hardware {
     /// Whether all that one call changes is shot down together, as Linux does. The rows of streams
     /// without cores have a shootdown for each page.
     pub(crate) batches: bool,
+    /// What the kernel does now.
+    pub(crate) doing: Doing,
+    /// For what shootdowns were sent.
+    pub(crate) sent: Sent,
+    /// For what mappings are changed together now, and how many shootdowns were sent before.
+    gathering: Option<(Cause, u64)>,
     /// Whether the TLBs have been brought back to where a window begins ([`Mmu::recall`]).
     recalled: bool,
     /// How many windows have begun so.
@@ -33,12 +41,29 @@ pub(crate) struct Hardware {
 
 impl Hardware {
     pub(crate) fn new(mmu: Mmu, members: Vec<Member>) -> Hardware {
-        Hardware { mmu, members, gathers: false, batches: false, recalled: false, windows: 0 }
+        let (doing, sent) = Default::default();
+        let (gathers, batches, recalled) = (false, false, false);
+        Hardware { mmu, members, gathers, batches, doing, sent, gathering: None, recalled, windows: 0 }
     }
 
     /// The setup of the first machine, for all that is the same on the others.
     pub(crate) fn setup(&self) -> &Setup {
         &self.members[0].setup
+    }
+
+    /// Makes a change; shootdowns that it sends are for this, unless they are of a gathered one.
+    fn change<T>(&mut self, cause: Cause, change: impl FnOnce(&mut Mmu) -> T) -> T {
+        let before = self.mmu.shootdowns_sent();
+        let changed = change(&mut self.mmu);
+        if self.gathering.is_none() {
+            self.sent.add(cause, self.mmu.shootdowns_sent() - before);
+        }
+        changed
+    }
+
+    /// For what a mapping is changed, unless it is a promotion or demotion.
+    fn cause(&self, space: SpaceId, at: Vpn, size: PageSize) -> Cause {
+        self.doing.cause(space, at, size.bytes() >> self.setup().ladder.base().shift())
     }
 
     /// The machine, where a policy asks for its misses or its time: then there is one.
@@ -74,27 +99,27 @@ impl Hardware {
 
 impl Pmap for Hardware {
     fn enter(&mut self, space: SpaceId, at: Vpn, to: Mapped, access: Access) {
-        self.mmu.enter(space.0, at, to, access);
+        self.change(self.cause(space, at, to.size), |mmu| mmu.enter(space.0, at, to, access));
     }
 
     fn enter_untouched(&mut self, space: SpaceId, at: Vpn, to: Mapped) {
-        self.mmu.enter_untouched(space.0, at, to);
+        self.change(self.cause(space, at, to.size), |mmu| mmu.enter_untouched(space.0, at, to));
     }
 
     fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
-        self.mmu.remove(space.0, at, size)
+        self.change(self.cause(space, at, size), |mmu| mmu.remove(space.0, at, size))
     }
 
     fn protect(&mut self, space: SpaceId, at: Vpn, size: PageSize, protection: Protection) {
-        self.mmu.protect(space.0, at, size, protection);
+        self.change(self.cause(space, at, size), |mmu| mmu.protect(space.0, at, size, protection));
     }
 
     fn promote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
-        self.mmu.promote(space.0, at, from, to);
+        self.change(Cause::Promotion, |mmu| mmu.promote(space.0, at, from, to));
     }
 
     fn demote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
-        self.mmu.demote(space.0, at, from, to);
+        self.change(Cause::Demotion, |mmu| mmu.demote(space.0, at, from, to));
     }
 
     fn contiguity(&self, size: PageSize) -> Contiguity {
@@ -110,14 +135,17 @@ impl Pmap for Hardware {
     }
 
     fn clear_referenced(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool {
-        self.mmu.clear_referenced(space.0, at, size)
+        self.change(self.cause(space, at, size), |mmu| mmu.clear_referenced(space.0, at, size))
     }
 
     fn clear_modified(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool {
-        self.mmu.clear_modified(space.0, at, size)
+        self.change(self.cause(space, at, size), |mmu| mmu.clear_modified(space.0, at, size))
     }
 
     fn begin_gather(&mut self, space: SpaceId, pages: Range<Vpn>) {
+        if self.batches {
+            self.gathering = Some((self.doing.of_gathered(), self.mmu.shootdowns_sent()));
+        }
         if self.gathers {
             self.mmu.gather(space.0, pages.start.0..pages.end.0);
         } else if self.batches {
@@ -125,7 +153,14 @@ impl Pmap for Hardware {
         }
     }
 
+    fn gathers_to_promote(&mut self) {
+        self.gathering.iter_mut().for_each(|(cause, _)| *cause = Cause::Promotion);
+    }
+
     fn flush_gathered(&mut self, _: SpaceId) {
+        if let Some((cause, before)) = self.gathering.take() {
+            self.sent.add(cause, self.mmu.shootdowns_sent() - before);
+        }
         if self.batches {
             self.mmu.end_gather();
         }

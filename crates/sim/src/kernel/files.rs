@@ -3,7 +3,7 @@
 use super::Kernel;
 use crate::disk::Disk;
 use crate::error::Problem;
-use crate::hardware::Hardware;
+use crate::hardware::{Cause, Doing, Hardware};
 use crate::stream::outward;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -38,6 +38,8 @@ impl Kernel {
     /// Handles an event that concerns files or the kernel's own memory.
     pub(crate) fn file_event(&mut self, hardware: &mut Hardware, event: &Event) -> Result<(), Problem> {
         let process = self.processes.current.unwrap_or(ProcessId(0));
+        // Pages that are written back lose the right to be written.
+        hardware.doing = Doing::Call(Cause::Protect);
         match *event {
             Event::Open { file, file_pages } => {
                 self.held.reach(&mut self.disk, file, file_pages, self.shift);

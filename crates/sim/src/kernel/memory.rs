@@ -1,7 +1,7 @@
 //! Address spaces, as a stream requires them.
 
 use super::Kernel;
-use crate::hardware::Hardware;
+use crate::hardware::{Cause, Doing, Hardware};
 use crate::stream::{inward, outward};
 use superpage_pages::PageRange;
 use superpage_trace::Event;
@@ -18,6 +18,11 @@ impl Kernel {
     /// Handles an event that concerns the current process's address space, as the manager does it.
     pub(crate) fn memory_event(&mut self, hardware: &mut Hardware, event: &Event) -> Result<(), Error> {
         let shift = self.shift;
+        hardware.doing = Doing::Call(match event {
+            Event::Protect { .. } | Event::Discard { .. } | Event::Advise { .. } => Cause::Protect,
+            Event::Fork { .. } => Cause::CopyOnWrite,
+            _ => Cause::Unmap,
+        });
         match *event {
             Event::Map { start, pages, protection, shared, backing, growth } => {
                 let PageRange { start, pages } = outward(shift, start, pages);

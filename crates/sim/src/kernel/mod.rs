@@ -13,7 +13,7 @@ use crate::cost::Effort;
 use crate::disk::Disk;
 use crate::error::Problem;
 use crate::fragment::{Fragmented, fragment};
-use crate::hardware::{Hardware, Member};
+use crate::hardware::{Cause, Doing, Hardware, Member};
 use crate::host::Host;
 use crate::kernel_model::{At, ModelledKernel};
 use crate::misses::MissesByRegion;
@@ -86,16 +86,19 @@ impl Kernel {
         let mut steps = 0;
         while steps < 4 {
             steps += 1;
+            hardware.doing = Doing::Fault(space, page);
             match self.vm.fault(hardware, &mut self.disk, space.page(page), access) {
                 Ok(fault) => return Ok(fault),
                 Err(FaultError::Unmapped(_)) => {
                     self.work.unmapped_accesses += 1;
+                    hardware.doing = Doing::Call(Cause::Unmap);
                     let map = Map::anonymous(page, 1).protection(rights(access));
                     self.map(hardware, map).map_err(Problem::run)?;
                 }
                 Err(FaultError::Protection(..)) => {
                     self.work.widened_rights += 1;
                     let held = hardware.mmu.lookup(space.0, page).map_or(Protection::NONE, |mapped| mapped.protection);
+                    hardware.doing = Doing::Call(Cause::Protect);
                     // A page of the static pool has one right.
                     let range = self.vm.pool_page(space, page).unwrap_or(page.pages(1));
                     self.vm.protect(hardware, space, range, held | rights(access)).map_err(Problem::run)?;
@@ -126,6 +129,7 @@ impl Kernel {
 
     fn daemon_work(&mut self, hardware: &mut Hardware) -> (bool, Effort) {
         self.note_peak();
+        hardware.doing = Doing::Own;
         let before = self.effort(hardware);
         let room = self.vm.run_daemon(hardware, &mut self.disk);
         let work = self.effort(hardware).since(&before);
@@ -138,6 +142,7 @@ impl Kernel {
         self.work.background_free = now;
         self.work.background_runs += u64::from(self.vm.stats().resident_pages > 0);
         self.note_peak();
+        hardware.doing = Doing::Own;
         let before = self.effort(hardware);
         let (member, scale) = (hardware.only(), hardware.setup().time_scale);
         let spent =
@@ -237,6 +242,7 @@ impl Kernel {
     /// Ends the current process.
     pub(crate) fn exit(&mut self, hardware: &mut Hardware) -> Result<(), Error> {
         self.note_peak();
+        hardware.doing = Doing::Call(Cause::Unmap);
         hardware.mmu.drop_blocks(self.processes.space.0, 0..u64::MAX);
         self.vm.exit(hardware, self.processes.space)?;
         if let Some(process) = self.processes.current.take() {

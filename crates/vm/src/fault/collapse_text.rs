@@ -142,6 +142,7 @@ impl Vm {
         for of_space in mappings.chunk_by(|one, other| one.space == other.space) {
             let (space, last) = (of_space[0].space, of_space[of_space.len() - 1]);
             pmap.gather(space, of_space[0].at..last.at + self.frames.ladder.pages(last.level), |pmap| {
+                pmap.gathers_to_promote();
                 for Mapping { entry, at, level, rights, .. } in of_space.iter().copied() {
                     let frame = pmap.lookup(space, at).map_or(0, |mapped| mapped.frame.0 as u32);
                     self.remove_one(pmap, space, &entry, Leaf { at, frame, level, rights });

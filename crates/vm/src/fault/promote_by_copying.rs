@@ -278,6 +278,7 @@ impl Vm {
     fn remove_region(&mut self, pmap: &mut impl Pmap, Region { space, start, level }: Region) -> Used {
         let end = start + self.frames.ladder.pages(level);
         pmap.gather(space, start..end, |pmap| {
+            pmap.gathers_to_promote();
             self.unmap_zero_leaves(pmap, space, start..end);
             let mut used = Used::default();
             let mut at = start;
