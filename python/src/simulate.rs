@@ -48,6 +48,7 @@ pub(crate) struct Words {
     every: Option<String>,
     cores: Option<u32>,
     quantum: u64,
+    migrate: bool,
 }
 
 fn word<T: std::str::FromStr>(key: &str, text: &str) -> PyResult<T>
@@ -112,7 +113,7 @@ pub(crate) fn simulate(
     let named: Vec<_> = policies.iter().map(|policy| (policy.name.clone(), policy.policy.clone())).collect();
     let setups: Vec<Setup> = plan_policies(&machines, &named, &words.conditions()?).map_err(failed)?;
     let every = words.every.as_ref().map(|every| word("every", every)).transpose()?;
-    let cores = words.cores.map(|number| Cores { number, quantum: words.quantum });
+    let cores = words.cores.map(|number| Cores { number, quantum: words.quantum, migrate: words.migrate });
     let watch = Watch { contiguity: words.contiguity, lines: words.lines, every, cores };
     let limits = limits();
     let mut sources = Vec::new();

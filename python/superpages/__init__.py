@@ -121,6 +121,7 @@ def simulate(
     every: str | None = None,
     cores: int | None = None,
     quantum: int = 10_000_000,
+    migrate: bool = False,
     writes: _Any = None,
     instructions: int = 1,
     access_bytes: int = 8,
@@ -156,7 +157,7 @@ def simulate(
         Leave only these superpage sizes in use, as ``["64K", "2M"]``.
     fragment, seed
         The share of extents, from 0 to 1, that hold an immovable page before the run (or ``"2M:0.5"``, ``"frag-50"``, ``"aged"``, the path of a machine's memory), and the seed of their places.
-    files, digest, background, time_scale, host_policies, kernels, parts, contiguity, lines, every, cores, quantum
+    files, digest, background, time_scale, host_policies, kernels, parts, contiguity, lines, every, cores, quantum, migrate
         As the flags of ``superpage sim``.
     writes
         For an array of addresses: an array of as many truths, whether each access is a write. Otherwise all are reads.
@@ -199,6 +200,7 @@ def simulate(
         every=_optional(_given.text, "every", every, "a time such as 100ms, or a number of instructions such as 10M"),
         cores=_optional(_given.whole, "cores", cores, 4096, 1),
         quantum=_given.whole("quantum", quantum, (1 << 63) - 1, 1),
+        migrate=_given.truth("migrate", migrate),
     )
     up_to_cut = _given.truth("up_to_cut", up_to_cut)
     threads = _optional(_given.whole, "threads", threads, 1024, 1)

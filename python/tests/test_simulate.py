@@ -55,8 +55,8 @@ def test_any_number_of_threads_gives_the_same_rows():
 
 
 def test_cores_are_those_of_the_command(command, root):
-    words = ["sim", RANDOM, "-m", "zen5", "-p", "thp", "--cores", "4", "--quantum", "20K"]
-    rows = superpages.simulate(RANDOM, machines="zen5", policies="thp", cores=4, quantum=20_000)
+    words = ["sim", RANDOM, "-m", "zen5", "-p", "thp", "--cores", "4", "--quantum", "20K", "--migrate"]
+    rows = superpages.simulate(RANDOM, machines="zen5", policies="thp", cores=4, quantum=20_000, migrate=True)
     assert rows.to_json().encode() == command(*words, "--format", "json")
     assert rows.column("most_cores") == [4, 4] and rows.column("cores") == [1, 1]
     raises(ValueError, "cores: expected a whole number from 1 to 4096", cores=0)

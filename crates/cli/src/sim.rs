@@ -160,6 +160,10 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "N", value_parser = count_from_1, default_value = "10M", requires = "cores")]
     quantum: u64,
 
+    /// Let a core with nothing to run take a thread that waits for another core
+    #[arg(long, requires = "cores")]
+    migrate: bool,
+
     /// Threads to use, instead of one for each core; the rows are the same with any number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -334,7 +338,7 @@ impl Sim {
     }
 
     fn watch(&self) -> Watch {
-        let cores = self.cores.map(|number| Cores { number, quantum: self.quantum });
+        let cores = self.cores.map(|number| Cores { number, quantum: self.quantum, migrate: self.migrate });
         Watch { contiguity: self.contiguity, lines: self.lines, every: self.every, cores }
     }
 

@@ -163,7 +163,7 @@ pub fn advise(
 /// Each thread on a core, where those of the machine are modelled.
 fn cores(base: &Setup) -> Option<Cores> {
     let number = base.machine.clock.cores.unwrap_or(Cores::MANY);
-    Mmu::refuses_cores(&base.machine).is_none().then_some(Cores { number, quantum: Cores::QUANTUM })
+    Mmu::refuses_cores(&base.machine).is_none().then_some(Cores::new(number))
 }
 
 /// Numbers of regions from 1 to all, each about the same factor above the one before.

@@ -37,6 +37,14 @@ pub(crate) fn notes(group: &[Row], part: bool) -> Vec<String> {
             notes.push(format!("{name}: {leaked} frames leaked: this is a bug in superpage"));
         }
     }
+    if let Some(row) = group.first().filter(|row| row.crowded_cores > 0 && !part) {
+        let (cores, have) = if row.crowded_cores == 1 { ("core", "has") } else { ("cores", "have") };
+        let remedy = if row.migrate { "" } else { " (--migrate moves threads to idle cores)" };
+        notes.push(format!(
+            "{} {cores} {have} two busy threads or more, while another is idle most of the time{remedy}",
+            row.crowded_cores
+        ));
+    }
     for machine in group.chunk_by(|a, b| a.machine == b.machine) {
         let most = machine.iter().map(|row| row.unmapped_accesses).max().unwrap_or(0);
         if most > 0 {

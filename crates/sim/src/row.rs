@@ -57,6 +57,15 @@ pub struct Row {
     #[key(state, of_stream, from = it.clock.counted.cores.used())]
     #[serde(default)]
     pub cores: u64,
+    /// Cores on which two threads or more made over a tenth of all instructions each, while another
+    /// core made less than half of what the busiest did.
+    #[key(state, of_stream, from = it.clock.counted.cores.crowded())]
+    #[serde(default)]
+    pub crowded_cores: u64,
+    /// Times that a thread went on on another core.
+    #[key(count, of_stream, from = it.clock.counted.cores.migrations())]
+    #[serde(default)]
+    pub migrations: u64,
     /// Page faults: traps for which the kernel had to map something or change rights.
     #[key(count, wide = "faults", from = it.stats.faults)]
     pub faults: u64,
@@ -454,12 +463,13 @@ pub struct Row {
     #[key(count, from = it.hardware.sent[Cause::Demotion])]
     #[serde(default)]
     pub sent_for_demotion: u64,
-    /// Those for what the kernel does by itself: pages that it moves, evicts, gives back or looks at.
+    /// Those for what the kernel does by itself: pages that it moves, evicts, gives back or looks
+    /// at.
     #[key(count, from = it.hardware.sent[Cause::Migration])]
     #[serde(default)]
     pub sent_for_migration: u64,
-    /// The cores that shootdowns interrupted, each time. On machines whose `shootdown-receive` is 0 an
-    /// instruction reaches them, and no interrupt.
+    /// The cores that shootdowns interrupted, each time. On machines whose `shootdown-receive` is 0
+    /// an instruction reaches them, and no interrupt.
     #[key(count, from = it.counters.shootdowns_received)]
     #[serde(default)]
     pub shootdowns_received: u64,
@@ -497,6 +507,10 @@ pub struct Row {
     #[key(condition, from = it.noted.watch.cores.map_or(0, |cores| cores.quantum))]
     #[serde(default)]
     pub quantum: u64,
+    /// Whether a core with nothing to run takes a thread that waits for another core.
+    #[key(condition, from = it.noted.watch.cores.is_some_and(|cores| cores.migrate))]
+    #[serde(default)]
+    pub migrate: bool,
     /// Its swap space, in bytes.
     #[key(condition, "bytes", from = it.bytes(it.member.setup.swap_pages))]
     pub swap_bytes: u64,

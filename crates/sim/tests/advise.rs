@@ -7,7 +7,7 @@ use superpage_trace::{Cores, Source, workload};
 
 /// Rows on as many cores as the machine has, as `advise` runs it.
 fn run_on(number: u32, setups: &[Setup], source: &mut dyn Source) -> Vec<Row> {
-    let watch = Watch { cores: Some(Cores { number, quantum: Cores::QUANTUM }), ..Watch::default() };
+    let watch = Watch { cores: Some(Cores::new(number)), ..Watch::default() };
     let runs = run_parts(setups, source, &AtomicBool::new(false), &|_| {}, &watch).unwrap();
     runs.into_iter().map(|run| run.row).collect()
 }

@@ -5,7 +5,8 @@ use crate::script;
 use script::Script;
 use std::sync::atomic::AtomicBool;
 use superpage_pages::{Access, Protection, Random};
-use superpage_sim::{Conditions, Row, Setup, Watch, plan, run_parts};
+use superpage_report::Screen;
+use superpage_sim::{Conditions, Format, Row, Setup, Watch, plan, run_parts, write};
 use superpage_trace::{Cores, Event, ProcessId, Run, Sample, Sampling, Source, workload};
 
 fn setups(machines: &[&str], policies: &[&str]) -> Vec<Setup> {
@@ -21,7 +22,7 @@ fn rows_on(setups: &[Setup], source: &mut dyn Source, cores: Option<Cores>) -> V
 }
 
 fn cores(number: u32) -> Option<Cores> {
-    Some(Cores { number, quantum: Cores::QUANTUM })
+    Some(Cores::new(number))
 }
 
 /// Threads of one program that share a mapping, in pieces as a recorder sends them; each makes
@@ -55,7 +56,7 @@ fn four_threads_on_four_cores_miss_four_times_what_one_does() {
     assert!((3000..3100).contains(&one), "{one}");
     assert_eq!(misses(4, cores(4)), 4 * one);
     assert!(misses(4, None) > 20 * one);
-    let in_turn = |number| misses(4, Some(Cores { number, quantum: 3000 }));
+    let in_turn = |number| misses(4, Some(Cores { quantum: 3000, ..Cores::new(number) }));
     assert!(in_turn(1) > 20 * one && in_turn(2) > 8 * one, "pieces of 1000 accesses");
     assert!(misses(4, cores(1)) < 5 * one, "in a longer quantum each is done");
 }
@@ -70,6 +71,40 @@ fn rows_say_how_many_cores_there_were_and_how_long_the_busiest_took() {
     let without = row(4, None);
     assert_eq!((without.threads, without.cores), (4, 0));
     assert_eq!(without.elapsed_seconds, without.seconds);
+}
+
+/// Threads 0 and 4 meet on one of four cores, and thread 4 goes to the idle one.
+#[test]
+fn a_busy_core_gives_a_thread_to_an_idle_one_and_a_note_says_where_none_does() {
+    let setups = setups(&["zen5"], &["base"]);
+    let row = |migrate| {
+        let mut script = Script::new();
+        let switch = |thread| Event::Switch { process: ProcessId(0), thread };
+        script.event(switch(0));
+        script.map(0x10_0000, 4 * 4096);
+        for piece in 0..40 {
+            for (place, thread) in [0, 1, 2, 4].into_iter().enumerate() {
+                script.event(switch(thread));
+                let first = 0x10_0000 + 4096 * place as u64;
+                (0..100).for_each(|at| script.run(Run::new(first + 100 * piece + at, Access::Read, 1, 50)));
+            }
+        }
+        rows_on(&setups, &mut script, Some(Cores { migrate, ..Cores::new(4) })).remove(0)
+    };
+    let (stays, moves) = (row(false), row(true));
+    let of = |row: &Row| (row.cores, row.crowded_cores, row.migrations, row.migrate);
+    assert_eq!((of(&stays), of(&moves)), ((3, 1, 0, false), (4, 0, 1, true)));
+    assert!((stays.elapsed_seconds / stays.seconds - 0.5).abs() < 1e-6);
+    let share = moves.elapsed_seconds / moves.seconds;
+    assert!((0.25..0.35).contains(&share), "{share}: thread 4 waited a slice on core 0");
+    let table = |row: &Row| {
+        let mut out = Vec::new();
+        write(std::slice::from_ref(row), Format::Table, Screen::of(100), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let note = "1 core has two busy threads or more, while another is idle most of the time (--migrate moves";
+    assert!(table(&stays).replace('\n', " ").contains(note), "{}", table(&stays));
+    assert!(!table(&moves).contains("busy threads"));
 }
 
 /// A change of a mapping interrupts the cores that run the program, and those that run another are

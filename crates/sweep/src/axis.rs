@@ -20,9 +20,11 @@ pub(crate) const NO_CORES: &str = "none";
 pub(crate) struct Point {
     /// A workload, or a trace after [`TRACE`].
     pub(crate) stream: String,
-    /// The number of cores of its threads, and the quantum there; `None`: all take turns on one.
+    /// The number of cores of its threads, the quantum there, and whether they migrate; `None`: all
+    /// take turns on one.
     cores: Option<u32>,
     quantum: Option<u64>,
+    migrate: bool,
     /// The machine with its overlays.
     pub(crate) machine: String,
     /// Keys and values that are set in it.
@@ -42,7 +44,8 @@ impl Point {
 
     /// The cores on which the threads of the stream run.
     pub(crate) fn cores(&self) -> Option<Cores> {
-        self.cores.map(|number| Cores { number, quantum: self.quantum.unwrap_or(Cores::QUANTUM) })
+        let Point { quantum, migrate, .. } = *self;
+        self.cores.map(|number| Cores { number, quantum: quantum.unwrap_or(Cores::QUANTUM), migrate })
     }
 }
 
@@ -59,7 +62,7 @@ pub(crate) struct AxisKind {
 /// All axes but those of values that are set, the slowest first: rows are in this order. Those of
 /// one stream on the same cores are next to each other, since one pass is theirs, and so are those
 /// under one set of conditions, since one base is.
-pub(crate) static KINDS: [AxisKind; 14] = [
+pub(crate) static KINDS: [AxisKind; 15] = [
     AxisKind {
         name: "workload",
         help: "a built-in workload with its parameters; `trace` and suites give more values of this axis",
@@ -77,6 +80,12 @@ pub(crate) static KINDS: [AxisKind; 14] = [
         help: "instructions of a thread before another one of its core runs, as 10M; with the axis cores",
         numeric: true,
         apply: |point, text| put(&mut point.quantum, quantum(text).map(Some)),
+    },
+    AxisKind {
+        name: "migrate",
+        help: "true or false: whether idle cores take threads that wait for another; with the axis cores",
+        numeric: false,
+        apply: |point, text| put(&mut point.migrate, text.parse().map_err(|error| format!("{text}: {error}"))),
     },
     AxisKind {
         name: "memory",

@@ -144,8 +144,9 @@ impl Sweep {
             }
         }
         let has = |axis: &str, fits: fn(&[String]) -> bool| axes.iter().any(|a| a.name == axis && fits(&a.values));
-        if has("quantum", |_| true) && !has("cores", |values| values.iter().all(|value| value != NO_CORES)) {
-            return Err(format!("axes.quantum: threads have one only on cores: give axes.cores, without {NO_CORES}"));
+        let cores = has("cores", |values| values.iter().all(|value| value != NO_CORES));
+        if let Some(axis) = ["quantum", "migrate"].into_iter().find(|axis| !cores && has(axis, |_| true)) {
+            return Err(format!("axes.{axis}: is of threads on cores: give axes.cores, without {NO_CORES}"));
         }
         let inline = machines.into_iter().map(inline_machine).collect::<Result<_, String>>()?;
         axes.sort_by(|a, b| (rank(&a.name), &a.name).cmp(&(rank(&b.name), &b.name)));

@@ -88,6 +88,9 @@ fn of_row(plan: &Plan, point: &Point) -> Option<String> {
     option("--files", (conditions.files != usual.files).then(|| "cold".to_string()));
     option("--time-scale", (conditions.time_scale != usual.time_scale).then(|| conditions.time_scale.to_string()));
     option("--background", conditions.background.map(|on| on.to_string()));
+    if cores.is_some_and(|cores| cores.migrate) {
+        words.push("--migrate".into());
+    }
     if plan.sweep.lines {
         words.push("--lines".into());
     }

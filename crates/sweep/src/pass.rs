@@ -80,7 +80,8 @@ pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<
 
 /// Runs whose rows have only this error.
 fn failed(setups: &[Setup], stream: &Stream, problem: &str) -> Vec<Run> {
-    let Cores { number, quantum } = stream.cores.unwrap_or(Cores { number: 0, quantum: 0 });
-    let failed = |setup| Row { most_cores: number.into(), quantum, ..Row::failed(setup, &stream.name, problem.into()) };
+    let Cores { number, quantum, migrate } = stream.cores.unwrap_or(Cores { quantum: 0, ..Cores::new(0) });
+    let failed =
+        |setup| Row { most_cores: number.into(), quantum, migrate, ..Row::failed(setup, &stream.name, problem.into()) };
     setups.iter().map(|setup| failed(setup).into()).collect()
 }

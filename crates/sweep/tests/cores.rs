@@ -63,12 +63,12 @@ fn each_number_of_cores_has_cells_of_its_own_with_the_rows_of_sim() {
     let trace = folder.path().join("threads.sp");
     threads(&trace);
     let expected: Vec<Row> = [None, Some(1), Some(4)]
-        .map(|number| alone(&trace, number.map(|number| Cores { number, quantum: 2000 })))
+        .map(|number| alone(&trace, number.map(|number| Cores { quantum: 2000, ..Cores::new(number) })))
         .concat();
     let plan = plan_of(&text(&trace, "cores = [\"none\", 1, 4]"));
     let without = plan_of(&text(&trace, ""));
     // Quanta that are not said are those of `sim`.
-    let usual: Vec<Row> = [1, 4].map(|number| alone(&trace, Some(Cores { number, quantum: Cores::QUANTUM }))).concat();
+    let usual: Vec<Row> = [1, 4].map(|number| alone(&trace, Some(Cores::new(number)))).concat();
     let out = folder.path().join("out");
     ran(&plan, &out);
     let rows = rows_of(&out);
@@ -95,6 +95,11 @@ fn each_number_of_cores_has_cells_of_its_own_with_the_rows_of_sim() {
     assert_eq!(rows.len(), 16);
     rows.iter().filter(|row| row.quantum == 2000).for_each(|row| same(row, &expected));
     rows.iter().filter(|row| row.quantum == Cores::QUANTUM).for_each(|row| same(row, &usual));
+    let both = plan_of(&text(&trace, "cores = 3\nmigrate = [false, true]"));
+    let migrated = folder.path().join("migrated");
+    ran(&both, &migrated);
+    let migrate = rows_of(&migrated).iter().map(|row| row.migrate).filter(|migrate| *migrate).count();
+    assert_eq!((both.cells(), migrate), (8, 4));
 }
 
 /// All rows of a folder's cells.
@@ -131,8 +136,10 @@ fn what_cannot_have_cores_is_refused_before_anything_runs() {
         (format!("{sampled}cores = [1, 2]"), "is sampled"),
         (format!("{touch}machine = \"alpha-21264\"\ncores = [1, 2]"), "machine alpha-21264: it has 1 core, not 2"),
         (format!("{touch}machine = [\"zen5\", \"ppc604\"]\ncores = 2"), "machine ppc604: software refills"),
-        (format!("{touch}machine = \"zen5\"\nquantum = 5"), "axes.quantum: threads have one only on cores"),
+        (format!("{touch}machine = \"zen5\"\nquantum = 5"), "axes.quantum: is of threads on cores"),
         (format!("{touch}machine = \"zen5\"\ncores = [\"none\", 2]\nquantum = 5"), "give axes.cores, without none"),
+        (format!("{touch}machine = \"zen5\"\nmigrate = true"), "axes.migrate: is of threads on cores"),
+        (format!("{touch}machine = \"zen5\"\ncores = 2\nmigrate = 1"), "axes.migrate: 1: "),
         (format!("{touch}machine = \"zen5\"\ncores = 0"), "axes.cores: 0: expected a number from 1 to 4096, or none"),
         (format!("{touch}machine = \"zen5\"\ncores = 2\nquantum = 0"), "axes.quantum: 0: expected"),
         (

@@ -5,6 +5,11 @@
 //! events, it does not say: that of a recording is the order in which buffers were full. So threads
 //! are put on cores by their numbers, in turn, and each core runs those that it has, while all
 //! cores make instructions at the same rate. That depends on the stream alone, not on any TLB.
+//!
+//! If threads may migrate, a core with nothing to run takes one from a core where two or more wait,
+//! once that core has made a slice of instructions while another thread of it waited and a core was
+//! idle: so what is done in a moment is not moved, as a kernel leaves alone what ran just now
+//! (Linux's `sched_migration_cost`). The thread stays there until it is taken again.
 
 use crate::event::{Batch, Event, Info, ProcessId, Run, Source};
 use hashbrown::HashMap;
@@ -27,6 +32,8 @@ pub struct Cores {
     pub number: u32,
     /// The instructions of a thread before another one of its core runs, at least 1.
     pub quantum: u64,
+    /// Whether a core with nothing to run takes a thread that waits for another core.
+    pub migrate: bool,
 }
 
 impl Cores {
@@ -39,7 +46,12 @@ impl Cores {
     /// Of a machine whose file does not say how many it has.
     pub const MANY: u32 = 64;
 
-    /// The core of a thread. Threads stay where they begin.
+    /// This number of cores, each with threads that stay on it and take turns of the usual length.
+    pub const fn new(number: u32) -> Cores {
+        Cores { number, quantum: Cores::QUANTUM, migrate: false }
+    }
+
+    /// The core on which a thread begins.
     pub fn of(number: u32, thread: u32) -> u32 {
         thread % number.max(1)
     }
@@ -55,6 +67,7 @@ pub struct OnCores<'a> {
     source: &'a mut dyn Source,
     info: Info,
     quantum: u64,
+    migrate: bool,
     /// What was read last and not taken apart yet.
     runs: Vec<Run>,
     taken: usize,
@@ -64,6 +77,8 @@ pub struct OnCores<'a> {
     current: Option<(ProcessId, u32)>,
     threads: HashMap<u32, Thread>,
     cores: Vec<Core>,
+    /// Whether a core has nothing to run, if threads migrate.
+    idle: bool,
     /// The runs and events that wait.
     held: usize,
     /// Whether what waits is made, before the next event is.
@@ -77,6 +92,8 @@ pub struct OnCores<'a> {
 #[derive(Default)]
 struct Thread {
     process: ProcessId,
+    /// The core to which it has migrated.
+    core: Option<u32>,
     runs: Vec<Run>,
     made: usize,
     /// Each before the run with this index.
@@ -103,6 +120,10 @@ struct Core {
     used: u64,
     /// The instructions since the last event.
     time: u64,
+    /// All its instructions, and those that it has made since it last gave a thread away, while one
+    /// waited and another core was idle. Counted if threads migrate.
+    made: u64,
+    contended: u64,
 }
 
 impl<'a> OnCores<'a> {
@@ -113,6 +134,7 @@ impl<'a> OnCores<'a> {
             source,
             info,
             quantum: cores.quantum.max(1),
+            migrate: cores.migrate,
             runs: Vec::new(),
             taken: 0,
             events: Vec::new().into_iter().peekable(),
@@ -120,6 +142,7 @@ impl<'a> OnCores<'a> {
             current: None,
             threads: HashMap::new(),
             cores: Vec::new(),
+            idle: false,
             held: 0,
             making: false,
             next: None,
@@ -175,9 +198,37 @@ impl<'a> OnCores<'a> {
         }
     }
 
+    /// The idle core that has made the fewest instructions takes a thread, if there is one to take:
+    /// the last that waits on the core where most do.
+    fn migrate(&mut self, batch: &mut Batch) {
+        self.cores.resize_with(self.info.cores as usize, Core::default);
+        let idle = |(_, core): &(usize, &Core)| core.waiting.is_empty();
+        let idle = self.cores.iter().enumerate().filter(idle).min_by_key(|(_, core)| core.made);
+        self.idle = idle.is_some();
+        let Some((to, _)) = idle else { return };
+        let gives = |core: &&mut Core| core.waiting.len() > 1 && core.contended >= SLICE;
+        let from = self.cores.iter_mut().rev().filter(gives).max_by_key(|core| core.waiting.len());
+        let Some(from) = from else { return };
+        from.contended = 0;
+        let number = from.waiting.pop_back().expect("two wait");
+        // It has waited until now.
+        let busy = self.cores.iter().filter(|core| !core.waiting.is_empty());
+        let now = busy.map(|core| core.time).min().unwrap_or(0);
+        let core = &mut self.cores[to];
+        core.time = core.time.max(now);
+        core.waiting.push_back(number);
+        self.threads.get_mut(&number).expect("it waits").core = Some(to as u32);
+        batch.event(Event::Migrate { thread: number, core: to as u32 });
+        // It is switched to where it goes on.
+        self.current = self.current.filter(|(_, thread)| *thread != number);
+    }
+
     /// Makes what waits, until the batch is full; returns whether all was made.
     fn make(&mut self, batch: &mut Batch) -> bool {
         while batch.runs.len() < Batch::RUNS {
+            if self.migrate {
+                self.migrate(batch);
+            }
             // The one that is behind goes on.
             let waits = |core: &&mut Core| !core.waiting.is_empty();
             let Some(core) = self.cores.iter_mut().filter(waits).min_by_key(|core| core.time) else {
@@ -194,8 +245,10 @@ impl<'a> OnCores<'a> {
             let made = run(thread, SLICE.min(self.quantum - core.used), batch);
             self.held -= waiting - thread.waiting();
             (core.time, core.used) = (core.time + made, core.used + made);
+            core.made += made;
+            core.contended += if core.waiting.len() > 1 && self.idle { made } else { 0 };
             if thread.is_done() {
-                *thread = Thread { runs: std::mem::take(&mut thread.runs), ..Thread::default() };
+                *thread = Thread { runs: std::mem::take(&mut thread.runs), core: thread.core, ..Thread::default() };
                 thread.runs.clear();
                 core.waiting.pop_front();
             } else if core.used >= self.quantum {
@@ -220,7 +273,7 @@ fn wait<'a>(
 ) -> &'a mut Thread {
     let waits = threads.entry(thread).or_default();
     if waits.is_done() {
-        let core = Cores::of(number, thread) as usize;
+        let core = waits.core.unwrap_or_else(|| Cores::of(number, thread)) as usize;
         cores.resize_with(cores.len().max(core + 1), Core::default);
         let Core { waiting, last, .. } = &mut cores[core];
         // Nobody has taken the core from the one that ran last.
@@ -333,8 +386,12 @@ mod tests {
     }
 
     fn on_cores(batches: Vec<Batch>, number: u32, quantum: u64) -> Vec<Batch> {
+        scheduled(batches, Cores { quantum, ..Cores::new(number) })
+    }
+
+    fn scheduled(batches: Vec<Batch>, cores: Cores) -> Vec<Batch> {
         let mut prepared = Prepared { info: Info::default(), batches: batches.into() };
-        let mut source = OnCores::new(&mut prepared, Cores { number, quantum });
+        let mut source = OnCores::new(&mut prepared, cores);
         let (mut out, mut batch) = (Vec::new(), Batch::default());
         while source.fill(&mut batch).unwrap() {
             assert!(batch.runs.len() <= Batch::RUNS && (!batch.runs.is_empty() || !batch.events.is_empty()));
@@ -359,6 +416,7 @@ mod tests {
                 while let Some((_, event)) = events.next_if(|(before, _)| *before as usize == at) {
                     match event {
                         Event::Switch { thread, .. } => current = *thread,
+                        Event::Migrate { .. } => {}
                         event => story.push((current, Happens::Event(event.clone()))),
                     }
                 }
@@ -373,6 +431,40 @@ mod tests {
         batch.event(Event::Switch { process: ProcessId(7), thread });
         (first..first + runs).for_each(|page| batch.run(Run::new(page, Access::Read, 1, instructions)));
         batch
+    }
+
+    /// Threads 0, 2 and 4 meet on core 0 of two, and core 1 takes one after another as it is idle:
+    /// but only after one has waited for a slice, and each stays where it went.
+    #[test]
+    fn an_idle_core_takes_a_thread_that_waits() {
+        // All have been there before.
+        let before = || {
+            let mut before = vec![turn(0, 500, 1, 1), turn(2, 501, 1, 1), turn(4, 502, 1, 1)];
+            before[2].event(Event::Unmap { start: 600, pages: 1 });
+            before
+        };
+        let batches = || vec![turn(0, 0, 10, 10_000), turn(2, 100, 10, 10_000), turn(4, 200, 10, 10_000)];
+        let mut twice = [before(), batches()].concat();
+        twice[5].event(Event::Unmap { start: 600, pages: 1 });
+        twice.extend(batches());
+        let out = scheduled(twice, Cores { migrate: true, ..Cores::new(2) });
+        let pages: Vec<u64> = out.iter().flat_map(|batch| &batch.runs).map(|run| run.page()).skip(3).collect();
+        let moves = |out: &[Batch]| -> Vec<(u32, u32)> {
+            let events = out.iter().flat_map(|batch| &batch.events);
+            events
+                .filter_map(
+                    |(_, e)| if let Event::Migrate { thread, core } = e { Some((*thread, *core)) } else { None },
+                )
+                .collect()
+        };
+        assert_eq!(moves(&out)[0], (2, 1));
+        assert_eq!(pages[..8], [200, 201, 202, 203, 100, 101, 204, 205], "it begins where core 0 is then");
+        assert!(moves(&out).len() <= 3, "{:?}", moves(&out));
+        let small = [before(), vec![turn(0, 0, 15, 1000), turn(2, 100, 15, 1000)]].concat();
+        assert_eq!(moves(&scheduled(small, Cores { migrate: true, ..Cores::new(2) })), [], "done before a slice");
+        assert_eq!(moves(&scheduled(batches(), Cores::new(2))), []);
+        let cores = Cores { migrate: true, ..Cores::new(2) };
+        assert_eq!(scheduled(batches(), cores), scheduled(batches(), cores));
     }
 
     #[test]
@@ -421,6 +513,7 @@ mod tests {
             cores in 1u32..5,
             quantum in prop_oneof![Just(1), Just(100_000), Just(Cores::QUANTUM)],
             split in 1usize..9,
+            migrate in any::<bool>(),
         ) {
             let (mut batches, mut page) = (vec![Batch::default()], 0);
             for (at, (thread, what, runs, instructions)) in steps.into_iter().enumerate() {
@@ -440,7 +533,7 @@ mod tests {
                 page += runs;
             }
             batches.retain(|batch| !batch.runs.is_empty() || !batch.events.is_empty());
-            let out = on_cores(batches.clone(), cores, quantum);
+            let out = scheduled(batches.clone(), Cores { number: cores, quantum, migrate });
             let (before, after) = (story(&batches), story(&out));
             for thread in 0..5 {
                 let of = |story: &[(u32, Happens)]| -> Vec<Happens> {

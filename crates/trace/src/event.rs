@@ -226,6 +226,14 @@ pub enum Event {
     Exec,
     /// The current process ends.
     Exit,
+    /// The thread goes on on another core. Only streams on cores have these
+    /// ([`OnCores`](crate::OnCores)); in a file it is a note.
+    Migrate {
+        /// Its number.
+        thread: u32,
+        /// The number of the core.
+        core: u32,
+    },
     /// In a sampled trace: the accesses of the current thread that were left out since the previous
     /// event of this kind; of those, only first touches and first writes of pages were kept. In
     /// traces of recorders older than [`Event::Phase`], one with both counts 0 begins a gap, and

@@ -333,6 +333,7 @@ impl ModelledKernel {
                 self.idle_task(at, (microseconds as u128 * hertz as u128 / 1_000_000) as u64);
             }
             Event::Switch { .. }
+            | Event::Migrate { .. }
             | Event::Wire { .. }
             | Event::Unwire { .. }
             | Event::Mark(_)

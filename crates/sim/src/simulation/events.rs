@@ -40,6 +40,7 @@ impl Simulation {
                 self.clock.counted.cores.switch(thread).into_iter().for_each(|core| hardware.mmu.go_to(core));
                 kernel.switch(hardware, process);
             }
+            Event::Migrate { thread, core } => self.clock.counted.cores.migrate(thread, core),
             Event::Exit if kernel.processes.dead => {
                 (kernel.processes.dead, kernel.processes.current) = (false, None);
             }

@@ -55,7 +55,7 @@ impl Rules {
             return Ok(());
         }
         if matches!(event, Event::Note(_) | Event::Mark(_) | Event::Idle { .. })
-            || matches!(event, Event::Skipped { .. } | Event::Phase { .. })
+            || matches!(event, Event::Skipped { .. } | Event::Phase { .. } | Event::Migrate { .. })
         {
             return Ok(());
         }
@@ -134,6 +134,6 @@ pub(crate) fn ranges(event: &Event) -> Result<(), String> {
         }
         Event::Switch { .. } | Event::Fork { .. } | Event::Exec | Event::Exit | Event::Skipped { .. } => Ok(()),
         Event::Note(_) | Event::Close { .. } | Event::Sync { .. } | Event::Remove { .. } => Ok(()),
-        Event::Idle { .. } | Event::Mark(_) | Event::Phase { .. } => Ok(()),
+        Event::Idle { .. } | Event::Mark(_) | Event::Phase { .. } | Event::Migrate { .. } => Ok(()),
     }
 }

@@ -185,7 +185,7 @@ impl Checker {
             self.current = Some(*process);
             return Ok(());
         }
-        if matches!(event, Event::Mark(_) | Event::Idle { .. }) {
+        if matches!(event, Event::Mark(_) | Event::Idle { .. } | Event::Migrate { .. }) {
             return Ok(());
         }
         let process = self.current.ok_or_else(|| self.broken(format!("{event:?}, expected a switch before it")))?;
@@ -220,7 +220,7 @@ impl Checker {
                 return Err(self.broken(format!("{event:?} in a stream said to hold no system calls")));
             }
             // These do not change what is mapped.
-            Event::Advise { .. } | Event::Call { .. } => {}
+            Event::Advise { .. } | Event::Call { .. } | Event::Migrate { .. } => {}
             Event::Discard { .. } | Event::Skipped { .. } | Event::Note(_) | Event::Switch { .. } => {}
             Event::Open { .. } | Event::Close { .. } | Event::Read { .. } | Event::Write { .. } => {}
             Event::Sync { .. } | Event::Remove { .. } | Event::Wire { .. } | Event::Unwire { .. } => {}

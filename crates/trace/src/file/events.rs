@@ -46,7 +46,8 @@ pub(crate) fn kind(event: &Event) -> usize {
         Event::Exec => 8,
         Event::Exit => 9,
         Event::Skipped { .. } => 10,
-        Event::Note(_) => 11,
+        // Files have no cores, so that is a note there.
+        Event::Note(_) | Event::Migrate { .. } => 11,
         Event::Open { .. } => 12,
         Event::Close { .. } => 13,
         Event::Read { .. } => 14,
@@ -95,6 +96,7 @@ pub(crate) fn put(out: &mut Vec<u8>, event: &Event) {
         Event::Advise { start, pages, hint } => numbers(&[start, pages, hint as u64]),
         Event::Remap { from, from_pages, to, to_pages } => numbers(&[from, from_pages, to, to_pages]),
         Event::Fork { child } => numbers(&[child.0.into()]),
+        Event::Migrate { thread, core } => put_text(out, &format!("thread {thread} to core {core}")),
         Event::Exec | Event::Exit => {}
         Event::Skipped { references, instructions } => numbers(&[references, instructions]),
         Event::Open { file, file_pages } => numbers(&[file.into(), file_pages]),
