@@ -4,6 +4,7 @@
 
 mod cache;
 mod clustered;
+mod cores;
 mod groups;
 mod host;
 mod hosted;

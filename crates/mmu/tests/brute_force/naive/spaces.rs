@@ -1,6 +1,7 @@
 //! Switches to other spaces: what TLBs hold of others.
 
 use super::Naive;
+use superpage_pages::Access;
 
 impl Naive {
     pub(crate) fn switch(&mut self, space: u32) {
@@ -27,6 +28,27 @@ impl Naive {
             self.counts.flushes += 1;
             self.flush_all();
         }
+    }
+
+    /// Another core has asked for this page: its walk may have made a root, and its access sets use
+    /// bits.
+    pub(crate) fn made_elsewhere(&mut self, space: u32, page: u64, access: Access) {
+        self.forgotten = None;
+        let Some((first, mapping)) = self.mapping(space, page) else {
+            return self.make(self.node(space, page, self.levels()));
+        };
+        if mapping.protection.allows(access) {
+            let mapping = self.mappings.get_mut(&(space, first)).expect("it was found");
+            mapping.referenced = true;
+            mapping.dirty |= access == Access::Write;
+        }
+    }
+
+    /// Drops all of a space that has changed while another ran here, and what walks have found.
+    pub(crate) fn come_back(&mut self, space: u32) {
+        self.tlbs.iter_mut().for_each(|(_, cache)| _ = cache.drop(|held| held.space == space));
+        self.walk_caches.iter_mut().for_each(|(_, cache)| cache.flush());
+        self.drop_all_blocks();
     }
 
     /// Some TLBs keep only entries of the spaces that were current last.
