@@ -7,23 +7,22 @@
 //! that are not in the table, and, at the first block that begins after it, whatever is due. Within
 //! windows the table is empty.
 //!
-//! The clock counts loads, stores and fetches. Threads have their own, and compare them only now
-//! and then, so that they need not wait for each other's memory: times of one thread are in order,
-//! and those of two differ from it by no more than [`TOGETHER`].
+//! All of it is the thread's own, so threads need not wait for each other's memory, and each window
+//! begins with what its thread used. The clock counts loads, stores and fetches.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use crate::UNIT;
+use crate::leaves::ALL_PAGES;
 use crate::runs::{LARGEST, LOADS, NOWHERE, PAGE, STORES};
+use crate::stamps::Stamps;
 use crate::touched::Touched;
 
 /// Pages in the table of data, by the low bits of their numbers.
 const PAGES: usize = 4096;
 /// Pages in the table of code.
 const CODE_PAGES: usize = 256;
-/// After so many accesses a thread compares its clock with those of others.
-const TOGETHER: u64 = 1 << 14;
 /// Before the first time of any clock: no address is as large.
 const NEVER: u64 = 1 << 63;
 /// The place of the time in an entry of data.
@@ -40,8 +39,8 @@ struct CodePage {
     used: AtomicU64,
 }
 
-/// What one thread leaves out. Other threads only call [`LeftOut::interrupt`] and
-/// [`LeftOut::tell_uses`].
+/// What one thread leaves out. Other threads only call [`LeftOut::interrupt`], [`LeftOut::forget`]
+/// and [`LeftOut::restrict`].
 #[repr(C, align(64))]
 pub(crate) struct LeftOut {
     data: [DataPage; PAGES],
@@ -55,7 +54,8 @@ pub(crate) struct LeftOut {
     due: AtomicU64,
     /// The changes of [`Touched`] that the table takes into account.
     changes: Cell<u64>,
-    begun: AtomicBool,
+    /// When pages that have left the table were last used.
+    stamps: Stamps,
 }
 
 // SAFETY: the atomic fields are for all threads; the others are touched only by the thread that the
@@ -73,7 +73,7 @@ impl LeftOut {
             fetches: Cell::new(0),
             due: AtomicU64::new(0),
             changes: Cell::new(0),
-            begun: AtomicBool::new(false),
+            stamps: Stamps::new(),
         }
     }
 
@@ -87,13 +87,13 @@ impl LeftOut {
         made.unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
     }
 
-    /// Begins with an empty table.
+    /// Begins a thread, of which nothing is known.
     pub(crate) fn begin(&self) {
         self.clock.set(self.clock.get().max(NEVER + 1));
         self.since.set(self.clock.get());
         self.fetches.set(0);
         self.empty();
-        self.begun.store(true, SeqCst);
+        self.stamps.remove(0, ALL_PAGES, [true; 2]);
     }
 
     /// Counts a load or store of a page in the table, unless it may cross the end of the page;
@@ -148,7 +148,7 @@ impl LeftOut {
     pub(crate) fn take_up(&self, touched: &Touched, page: u64, written: bool, count: u64) {
         let DataPage(entry) = &self.data[(page >> UNIT.shift) as usize % PAGES];
         if entry[LOADS].load(Relaxed) != page {
-            tell(touched, &entry[LOADS], &entry[USED], false);
+            self.tell(touched, &entry[LOADS], &entry[USED], false);
             entry[LOADS].store(page, Relaxed);
             entry[STORES].store(NOWHERE, Relaxed);
         }
@@ -163,7 +163,7 @@ impl LeftOut {
         self.fetches.update(|fetches| fetches + count);
         let entry = &self.code[(page >> UNIT.shift) as usize % CODE_PAGES];
         if entry.page.load(Relaxed) != page {
-            tell(touched, &entry.page, &entry.used, true);
+            self.tell(touched, &entry.page, &entry.used, true);
             entry.page.store(page, Relaxed);
         }
         entry.used.store(self.advance(count), Relaxed);
@@ -176,12 +176,9 @@ impl LeftOut {
         [all - fetches, fetches]
     }
 
-    /// After [`LeftOut::collect`]: sets what is due after `left` accesses, or sooner.
+    /// After [`LeftOut::collect`]: something is due after `left` accesses, or sooner.
     pub(crate) fn expect(&self, touched: &Touched, left: u64) {
-        let now = touched.compare_clocks(self.clock.get());
-        self.clock.set(now);
-        self.since.set(now);
-        self.due.store(now + left.min(TOGETHER), SeqCst);
+        self.due.store(self.clock.get().saturating_add(left), SeqCst);
         // If a change came after this, so does the interrupt that follows it.
         if touched.changes() != self.changes.get() {
             self.interrupt();
@@ -201,18 +198,29 @@ impl LeftOut {
         self.due.store(0, SeqCst);
     }
 
-    /// Empties the table.
-    pub(crate) fn close(&self, touched: &Touched) {
-        self.tell_uses(touched);
-        self.empty();
+    /// The pages used since the last call, the most recent last; and whether by a fetch. Empties
+    /// the table.
+    pub(crate) fn recent(&self, touched: &Touched) -> Vec<(u64, bool)> {
+        self.close(touched);
+        self.stamps.recent()
     }
 
-    /// Ends the thread.
-    pub(crate) fn end(&self, touched: &Touched) {
-        if self.begun.swap(false, SeqCst) {
-            self.close(touched);
-            self.interrupt();
-        }
+    /// Forgets when a range of pages was last used. Called by any thread, once [`Touched`] has
+    /// forgotten it.
+    pub(crate) fn forget(&self, start: u64, pages: u64) {
+        self.stamps.remove(start, pages, [true; 2]);
+    }
+
+    /// The same for pages that may no longer be read, or executed.
+    pub(crate) fn restrict(&self, start: u64, pages: u64, read: bool, execute: bool) {
+        self.stamps.remove(start, pages, [!read, !execute]);
+    }
+
+    /// Empties the table.
+    fn close(&self, touched: &Touched) {
+        self.data.iter().for_each(|DataPage(entry)| self.tell(touched, &entry[LOADS], &entry[USED], false));
+        self.code.iter().for_each(|entry| self.tell(touched, &entry.page, &entry.used, true));
+        self.empty();
     }
 
     fn empty(&self) {
@@ -225,21 +233,14 @@ impl LeftOut {
         }
     }
 
-    /// Tells when pages of the table were last used. Called by any thread: what the own one does at
-    /// the same moment may be told now, later, or twice.
-    pub(crate) fn tell_uses(&self, touched: &Touched) {
-        if self.begun.load(SeqCst) {
-            self.data.iter().for_each(|DataPage(entry)| tell(touched, &entry[LOADS], &entry[USED], false));
-            self.code.iter().for_each(|entry| tell(touched, &entry.page, &entry.used, true));
+    /// Notes of one page when it was last used, if it was and may be used still.
+    fn tell(&self, touched: &Touched, page: &AtomicU64, used: &AtomicU64, fetch: bool) {
+        let (page, now) = (page.load(Relaxed) >> UNIT.shift, used.load(Relaxed));
+        if now > NEVER {
+            used.store(NEVER, Relaxed);
+            if touched.is_usable(page, fetch) {
+                self.stamps.set(page, fetch, now);
+            }
         }
-    }
-}
-
-/// Tells of one page when it was last used, if it was.
-fn tell(touched: &Touched, page: &AtomicU64, used: &AtomicU64, fetch: bool) {
-    let now = used.load(Relaxed);
-    if now > NEVER {
-        used.store(NEVER, Relaxed);
-        touched.stamp(page.load(Relaxed) >> UNIT.shift, fetch, now);
     }
 }

@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-use crate::process::TOUCHED;
+use crate::process;
 use crate::runs::Runs;
 use crate::wire::{FILE, GROWS_UP, code};
 
@@ -48,7 +48,7 @@ impl Mapping {
 
     /// Reports it.
     pub(crate) fn tell(&self, runs: &Runs) {
-        TOUCHED.forget(self.start, self.pages);
+        process::forget(self.start, self.pages);
         runs.event(
             code::MAP,
             &[[self.start, self.pages], [self.flags, self.file.0], [self.file.1, self.length], [self.offset, 0]],
@@ -58,12 +58,12 @@ impl Mapping {
 
 /// Forgets which pages of a range were touched; in bytes, as system calls have it.
 pub(crate) fn forget(address: u64, length: u64) {
-    TOUCHED.forget(address / PAGE, length.div_ceil(PAGE));
+    process::forget(address / PAGE, length.div_ceil(PAGE));
 }
 
 /// Applies new rights to what is known of a range.
 pub(crate) fn restrict(address: u64, length: u64, rights: u64) {
-    TOUCHED.restrict(address / PAGE, length.div_ceil(PAGE), rights & 1 != 0, rights & 4 != 0);
+    process::restrict(address / PAGE, length.div_ceil(PAGE), rights & 1 != 0, rights & 4 != 0);
 }
 
 /// Reports that a range was unmapped or, with [`code::DISCARD`], has lost its contents.
@@ -87,8 +87,8 @@ pub(crate) fn tell_advice(runs: &Runs, address: u64, length: u64, hint: u64) {
 pub(crate) fn tell_remap(runs: &Runs, from: u64, from_length: u64, to: u64, to_length: u64) {
     let (from, from_pages) = (from / PAGE, from_length.div_ceil(PAGE));
     let (to, to_pages) = (to / PAGE, to_length.div_ceil(PAGE));
-    TOUCHED.forget(from, from_pages);
-    TOUCHED.forget(to, to_pages);
+    process::forget(from, from_pages);
+    process::forget(to, to_pages);
     runs.event(code::REMAP, &[[from, from_pages], [to, to_pages]]);
 }
 
@@ -145,7 +145,7 @@ impl Heap {
         if pages == self.pages {
             return;
         }
-        TOUCHED.forget(self.start + pages.min(self.pages), pages.abs_diff(self.pages));
+        process::forget(self.start + pages.min(self.pages), pages.abs_diff(self.pages));
         if self.pages == 0 {
             Mapping { flags: READ_WRITE | GROWS_UP, ..Mapping::anonymous(self.start, pages, 0) }.tell(runs);
         } else {

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use crate::buffer::{BUFFER_WORDS, Buffer};
 use crate::connection::{self, Connection};
 use crate::execute;
+use crate::leaves::ALL_PAGES;
 use crate::left_out::LeftOut;
 use crate::qemu::Api;
 use crate::runs::{AccessFormat, GATHERING, Gaps, Gathering, Runs, Sampler};
@@ -93,9 +94,11 @@ static FIRST_NUMBER: AtomicU32 = AtomicU32::new(0);
 static CHILDREN: AtomicU64 = AtomicU64::new(0);
 static LIVING: AtomicI64 = AtomicI64::new(1);
 static SEVERAL: AtomicBool = AtomicBool::new(false);
+/// Whether the process ends: threads report what they left out, and none goes on after a call.
+static ENDING: AtomicBool = AtomicBool::new(false);
 static ENDED: AtomicBool = AtomicBool::new(false);
 /// The pages that the process has touched, for sampled recordings.
-pub(crate) static TOUCHED: Touched = Touched::new();
+static TOUCHED: Touched = Touched::new();
 
 /// Sets the session, the process's token, the number of its first thread and how many children it
 /// has had; call it once, before anything else.
@@ -144,18 +147,31 @@ fn left_out_of(cpu: usize) -> &'static LeftOut {
     })
 }
 
-/// Does something with what each virtual CPU leaves out.
-fn each_left_out(each: &mut dyn FnMut(u32, &LeftOut)) {
-    (0..).zip(&LEFT_OUT).for_each(|(cpu, _)| left_out(cpu).into_iter().for_each(|left_out| each(cpu, left_out)));
+/// What each virtual CPU leaves out, perhaps of threads that have ended, with its number.
+fn each_left_out() -> impl Iterator<Item = (u32, &'static LeftOut)> {
+    (0..THREADS as u32).filter_map(|cpu| Some((cpu, left_out(cpu)?)))
 }
 
 /// Makes all threads but this one look for pages that were forgotten, at the next block of each.
 pub(crate) fn tell_changes(cpu: u32) {
-    each_left_out(&mut |other, left_out| {
-        if other != cpu {
-            left_out.interrupt();
-        }
-    });
+    each_left_out().filter(|(other, _)| *other != cpu).for_each(|(_, left_out)| left_out.interrupt());
+}
+
+/// Forgets which pages of a range were touched, and when each thread used them last.
+pub(crate) fn forget(start: u64, pages: u64) {
+    TOUCHED.forget(start, pages);
+    each_left_out().for_each(|(_, left_out)| left_out.forget(start, pages));
+}
+
+/// Forgets all pages.
+pub(crate) fn forget_all() {
+    forget(0, ALL_PAGES);
+}
+
+/// Applies new rights to a range of pages.
+pub(crate) fn restrict(start: u64, pages: u64, read: bool, execute: bool) {
+    TOUCHED.restrict(start, pages, read, execute);
+    each_left_out().for_each(|(_, left_out)| left_out.restrict(start, pages, read, execute));
 }
 
 /// The connection, locked for this thread.
@@ -182,7 +198,7 @@ pub(crate) fn begin_thread(runs: &Runs) {
         let schedule = Schedule::new(on, period, seed, stream);
         let first = thread == 0 && TOKEN.load(Relaxed) == FIRST;
         let schedule = if first { schedule.with_beginning() } else { schedule };
-        let gaps = Gaps { touched: &TOUCHED, left_out: left_out_of(place(runs)), each_thread: each_left_out };
+        let gaps = Gaps { touched: &TOUCHED, left_out: left_out_of(place(runs)) };
         Sampler { schedule, gaps }
     });
     let memory = std::ptr::slice_from_raw_parts_mut(memory, BUFFER_WORDS);
@@ -249,9 +265,19 @@ pub(crate) fn stop(cpu: u32, runs: &Runs) {
     }
 }
 
-/// Marks the thread as running after a system call.
+/// Marks the thread as running after a system call; if the process ends, waits for that.
 pub(crate) fn go_on(cpu: u32) {
     STOPPED[cpu as usize].store(false, SeqCst);
+    if is_ending() {
+        STOPPED[cpu as usize].store(true, SeqCst);
+        // Not for ever: the one that ends it may wait for the connection, which this one has.
+        std::thread::sleep(PATIENCE);
+    }
+}
+
+/// Whether threads report what they left out, since their process ends.
+pub(crate) fn is_ending() -> bool {
+    ENDING.load(SeqCst)
 }
 
 /// Waits until every other thread has sent what it did so far.
@@ -302,7 +328,18 @@ pub(crate) fn end_thread(cpu: u32, runs: &Runs) {
 
 /// Ends the process: what its threads did is sent, and nothing that they do later.
 pub(crate) fn end_process(cpu: u32, runs: &Runs) {
+    if ENDING.swap(true, SeqCst) {
+        // Another thread does.
+        return std::thread::sleep(PATIENCE);
+    }
     gather(cpu);
+    // Those that are in a call stay there.
+    for (other, (runs, _)) in RUNS.iter().zip(&STOPPED).enumerate().filter(|(_, (_, stopped))| stopped.load(SeqCst)) {
+        if other != cpu as usize && runs.begun() {
+            runs.tell_skipped();
+            runs.hand_over();
+        }
+    }
     runs.tell_skipped();
     runs.event(code::EXIT, &[]);
     runs.hand_over();
@@ -328,13 +365,14 @@ pub(crate) fn begin_child(cpu: u32, token: u64, connection: &mut Connection) {
     FIRST_NUMBER.store(0, Relaxed);
     LIVING.store(1, Relaxed);
     SEVERAL.store(false, Relaxed);
+    ENDING.store(false, Relaxed);
     for (runs, stopped) in RUNS.iter().zip(&STOPPED) {
         stopped.store(false, Relaxed);
         if runs.begun() {
             runs.end();
         }
     }
-    TOUCHED.clear();
+    forget_all();
     // The old one is closed only now: while the collector sees it open, it waits for the new one.
     let mut old = std::mem::replace(connection, Connection::closed());
     connection.open(&session.socket, token);

@@ -189,9 +189,7 @@ impl Runs {
         self.seen.store(GATHERING.load(SeqCst), Release);
         [FETCHES, LOADS, STORES].into_iter().for_each(|kind| self.open(kind).word.set(self.ended.as_ptr()));
         self.close();
-        if let Some(Gaps { left_out, .. }) = self.gaps.get() {
-            left_out.begin();
-        }
+        self.gaps.get().into_iter().for_each(|gaps| gaps.left_out.begin());
         self.begin_phase();
     }
 
@@ -212,9 +210,7 @@ impl Runs {
     /// Removes the buffer.
     pub(crate) fn end(&self) {
         self.close();
-        if let Some(Gaps { touched, left_out, .. }) = self.gaps.get() {
-            left_out.end(touched);
-        }
+        self.gaps.get().into_iter().for_each(|gaps| gaps.left_out.interrupt());
         self.start.set(std::ptr::null_mut());
         self.next.set(std::ptr::null_mut());
         self.end.set(std::ptr::null_mut());
@@ -452,7 +448,7 @@ impl Runs {
     /// Adds an event after all accesses so far. The payload must be shorter than the buffer.
     pub(crate) fn event(&self, code: u64, payload: &[[u64; 2]]) {
         self.close();
-        if let Some(Gaps { touched, left_out, .. }) = self.gaps.get() {
+        if let Some(Gaps { touched, left_out }) = self.gaps.get() {
             left_out.look_for_changes(touched);
         }
         // SAFETY: both point into the same buffer.
@@ -522,10 +518,14 @@ impl Runs {
         [FETCHES, LOADS, STORES].into_iter().for_each(|kind| self.open(kind).page.store(NOWHERE, Relaxed));
     }
 
-    /// Sends what the thread has if another one waits for it.
+    /// Sends what the thread has if another one waits for it, with what it left out if that one
+    /// ends the process.
     fn look_up(&self) {
         let gathering = GATHERING.load(Acquire);
         if self.seen.load(Relaxed) != gathering {
+            if crate::process::is_ending() {
+                self.tell_skipped();
+            }
             self.hand_over();
             self.seen.store(gathering, Release);
         }

@@ -12,7 +12,7 @@ use crate::execute;
 use crate::mappings::{
     Heap, Mapping, PAGE, file_behind, forget, restrict, tell_advice, tell_protect, tell_range, tell_remap,
 };
-use crate::process::{self, TOUCHED};
+use crate::process;
 use crate::runs::Runs;
 use crate::wire::{PATHS, SHARED, code};
 
@@ -250,7 +250,7 @@ pub(crate) fn enter(cpu: u32, runs: &Runs, number: i64, arguments: [u64; 6]) {
         Call::Break => {
             pending._mapping = Some(process::mapping());
             if let Some((start, pages)) = heap().lost(first) {
-                process::gather_before(cpu, || TOUCHED.forget(start, pages));
+                process::gather_before(cpu, || process::forget(start, pages));
             }
         }
         Call::AttachSegment => pending._mapping = Some(process::mapping()),
@@ -396,7 +396,7 @@ fn after_fork(cpu: u32, runs: &Runs, pending: Pending, failed: bool) {
     drop(connection);
     if !failed {
         // What is written next is copied first, so it counts as new.
-        TOUCHED.clear();
+        process::forget_all();
         process::tell_changes(cpu);
         runs.event(code::FORK, &[[pending.child, 0]]);
         runs.hand_over();

@@ -467,6 +467,9 @@ pub struct Info {
     pub cold_windows: bool,
     /// Whether those are at most [`Sampling::SHORT`] pages, as in files older than version 8.
     pub short_windows: bool,
+    /// Whether those are the pages that all threads of the process used, as in recordings made
+    /// before each thread had its own.
+    pub mixed_windows: bool,
     /// The number of runs to come, if known; only for showing progress.
     pub runs: Option<u64>,
     /// Bytes of memory that reading the stream will take, in addition to batches: what a built-in

@@ -4,6 +4,7 @@ use crate::event::{Batch, Event, Growth, Info, ProcessId, Run, Sampling, Source}
 use crate::schedule::Schedule;
 use crate::{Error, Phase};
 use hashbrown::HashMap;
+use std::ops::Range;
 use superpage_pages::{Access, Protection};
 
 /// A run that continues for longer than this many others, with no event between them, is assumed to
@@ -52,7 +53,8 @@ pub struct Sample {
     threads: HashMap<u32, Thread>,
     thread: u32,
     process: ProcessId,
-    touched: HashMap<ProcessId, HashMap<u64, Page>>,
+    /// The marks of touched pages.
+    touched: HashMap<ProcessId, HashMap<u64, u8>>,
     /// The last stamp.
     clock: u64,
     /// The pages of mappings that grow up, by their first.
@@ -80,18 +82,11 @@ struct Moment {
     of: u64,
 }
 
-/// The state of a touched page.
-#[derive(Clone, Copy, Default)]
-struct Page {
-    marks: u8,
-    /// When it was last used in a gap, by loads and stores and by fetches; 0: not since the last
-    /// window.
-    stamps: [u64; 2],
-}
-
-#[derive(Clone, Copy)]
 struct Thread {
     process: ProcessId,
+    /// When it last used each page in the gap, by loads and stores and by fetches; 0: not since its
+    /// last window.
+    used: HashMap<u64, [u64; 2]>,
     schedule: Schedule,
     phase: Phase,
     /// Accesses until the phase changes; overshoot is taken from the next phase.
@@ -109,6 +104,7 @@ impl Sample {
             sampling: Some(sampling),
             cold_windows: false,
             short_windows: false,
+            mixed_windows: false,
             lines: false,
             runs: None,
             ..inner.info().clone()
@@ -140,19 +136,19 @@ impl Sample {
         }
         let (thread, process) = (self.thread, self.process);
         let first = self.threads.is_empty();
-        let mut state = *self.threads.entry(thread).or_insert_with(|| {
+        let mut state = self.threads.remove(&thread).unwrap_or_else(|| {
             let Sampling { on, period, seed } = self.sampling;
             let stream = (u64::from(process.0) << 32) | u64::from(thread);
             let schedule = Schedule::new(on, period, seed.unwrap_or(0), stream);
             let schedule = if first { schedule.with_beginning() } else { schedule };
-            Thread { process, schedule, phase: Phase::Gap, left: 0, skipped: [0; 2] }
+            Thread { process, used: HashMap::new(), schedule, phase: Phase::Gap, left: 0, skipped: [0; 2] }
         });
         self.find_ends(self.open.iter().map(|open| open.run).min().unwrap_or(self.done), end);
         for index in self.done..stop {
             for place in (0..self.open.len()).rev() {
                 if self.ends[self.open[place].run] <= index {
                     let over = self.open.remove(place);
-                    self.stamp(&state, over.run);
+                    self.stamp(&mut state, over.run);
                 }
             }
             self.turn_if_due(&mut state, batch);
@@ -274,7 +270,7 @@ impl Sample {
             (state.phase, period) = (next.phase, next.period);
         }
         if gap && state.phase != Phase::Gap {
-            recent = self.recent(&mut state.skipped);
+            recent = state.recent();
         }
         state.tell_skipped(batch);
         if !recent.is_empty() {
@@ -286,68 +282,40 @@ impl Sample {
     }
 
     /// Records that the page of a run was used just now, if accesses are being left out.
-    fn stamp(&mut self, state: &Thread, run: usize) {
+    fn stamp(&mut self, state: &mut Thread, run: usize) {
         let run = self.whole.runs[run];
-        if state.phase == Phase::Gap
-            && let Some(page) = self.touched.get_mut(&self.process).and_then(|touched| touched.get_mut(&run.page()))
-        {
+        if state.phase == Phase::Gap {
             self.clock += 1;
-            page.stamps[usize::from(run.access() == Access::Execute)] = self.clock;
+            state.used.entry(run.page()).or_default()[usize::from(run.access() == Access::Execute)] = self.clock;
         }
-    }
-
-    /// An access each to the pages that were used in the gap, the most recent last; no more than
-    /// were skipped.
-    fn recent(&mut self, skipped: &mut [u64; 2]) -> Vec<Run> {
-        let mut found = Vec::new();
-        for (number, page) in self.touched.entry(self.process).or_default() {
-            for (stream, stamp) in page.stamps.iter_mut().enumerate().filter(|(_, stamp)| **stamp > 0) {
-                found.push((std::mem::take(stamp), *number, stream));
-            }
-        }
-        found.sort_unstable_by_key(|(stamp, ..)| std::cmp::Reverse(*stamp));
-        found.retain(|(_, _, stream)| {
-            let some = skipped[*stream] > 0;
-            skipped[*stream] -= u64::from(some);
-            some
-        });
-        let run = |(_, page, stream): (u64, u64, usize)| match stream {
-            0 => Run::new(page, Access::Read, 1, 0),
-            _ => Run::new(page, Access::Execute, 1, 1),
-        };
-        found.into_iter().rev().map(run).collect()
     }
 
     /// Marks the page of a run as touched or written. Returns whether that is new.
     fn mark(&mut self, run: Run) -> bool {
-        let page = self.touched.entry(self.process).or_default().entry(run.page()).or_default();
-        let new = page.marks | if run.access() == Access::Write { TOUCHED | WRITTEN } else { TOUCHED };
-        std::mem::replace(&mut page.marks, new) != new
+        let marks = self.touched.entry(self.process).or_default().entry(run.page()).or_default();
+        let new = *marks | if run.access() == Access::Write { TOUCHED | WRITTEN } else { TOUCHED };
+        std::mem::replace(marks, new) != new
     }
 
     fn forget(&mut self, start: u64, pages: u64) {
-        let Some(touched) = self.touched.get_mut(&self.process) else { return };
         let range = start..start.saturating_add(pages);
-        if pages < touched.len() as u64 {
-            for page in range {
-                touched.remove(&page);
-            }
-        } else {
-            touched.retain(|page, _| !range.contains(page));
-        }
+        self.touched.get_mut(&self.process).into_iter().for_each(|touched| remove(touched, &range));
+        self.own_threads().for_each(|thread| remove(&mut thread.used, &range));
+    }
+
+    /// The threads of the current process.
+    fn own_threads(&mut self) -> impl Iterator<Item = &mut Thread> {
+        self.threads.values_mut().filter(|thread| thread.process == self.process)
     }
 
     /// Applies new rights to a range: pages that may no longer be read, or executed, do not count
     /// as recently used.
     fn restrict(&mut self, start: u64, pages: u64, protection: Protection) {
-        let Some(touched) = self.touched.get_mut(&self.process) else { return };
         let range = start..start.saturating_add(pages);
         for (stream, access) in [Access::Read, Access::Execute].into_iter().enumerate() {
             if !protection.allows(access) {
-                touched
-                    .iter_mut()
-                    .filter(|(page, _)| range.contains(page))
-                    .for_each(|(_, page)| page.stamps[stream] = 0);
+                let used = self.own_threads().flat_map(|thread| &mut thread.used);
+                used.filter(|(page, _)| range.contains(page)).for_each(|(_, stamps)| stamps[stream] = 0);
             }
         }
     }
@@ -376,10 +344,11 @@ impl Sample {
                 let heaps: Vec<_> = heaps.into_iter().map(|(heap, pages)| ((child, heap.1), *pages)).collect();
                 self.heaps.extend(heaps);
             }
-            Event::Exec => drop(self.touched.remove(&self.process)),
+            Event::Exec => self.forget(0, u64::MAX),
             Event::Exit => {
                 let process = self.process;
                 self.tell_skipped(|thread| thread.process == process, batch);
+                self.forget(0, u64::MAX);
                 self.touched.remove(&process);
             }
             _ => {}
@@ -387,21 +356,60 @@ impl Sample {
         batch.event(event.clone());
     }
 
-    /// Reports what some threads left out.
+    /// Reports what each of some threads left out.
     fn tell_skipped(&mut self, which: impl Fn(&Thread) -> bool, batch: &mut Batch) {
-        let mut sum = [0; 2];
-        for thread in self.threads.values_mut().filter(|thread| which(thread)) {
-            for (sum, skipped) in sum.iter_mut().zip(std::mem::take(&mut thread.skipped)) {
-                *sum += skipped;
-            }
+        let skipped = |thread: &Thread| thread.skipped != [0; 2] && which(thread);
+        let mut threads: Vec<(&u32, &mut Thread)> =
+            self.threads.iter_mut().filter(|(_, thread)| skipped(thread)).collect();
+        threads.sort_unstable_by_key(|(number, _)| **number);
+        let own = (self.process, self.thread);
+        let mut at = own;
+        for (number, thread) in threads {
+            switch(&mut at, (thread.process, *number), batch);
+            thread.tell_skipped(batch);
         }
-        if sum != [0; 2] {
-            batch.event(Event::Skipped { references: sum[0], instructions: sum[1] });
-        }
+        switch(&mut at, own, batch);
+    }
+}
+
+/// Goes to a thread, if the stream is elsewhere.
+fn switch(at: &mut (ProcessId, u32), to: (ProcessId, u32), batch: &mut Batch) {
+    if std::mem::replace(at, to) != to {
+        batch.event(Event::Switch { process: to.0, thread: to.1 });
+    }
+}
+
+/// Removes the pages of a range.
+fn remove<T>(pages: &mut HashMap<u64, T>, range: &Range<u64>) {
+    if range.end - range.start < pages.len() as u64 {
+        range.clone().for_each(|page| drop(pages.remove(&page)));
+    } else {
+        pages.retain(|page, _| !range.contains(page));
     }
 }
 
 impl Thread {
+    /// An access each to the pages that were used in the gap, the most recent last; no more than
+    /// were skipped.
+    fn recent(&mut self) -> Vec<Run> {
+        let mut found = Vec::new();
+        for (number, stamps) in self.used.drain() {
+            let stamps = stamps.into_iter().enumerate().filter(|(_, stamp)| *stamp > 0);
+            found.extend(stamps.map(|(stream, stamp)| (stamp, number, stream)));
+        }
+        found.sort_unstable_by_key(|(stamp, ..)| std::cmp::Reverse(*stamp));
+        found.retain(|(_, _, stream)| {
+            let some = self.skipped[*stream] > 0;
+            self.skipped[*stream] -= u64::from(some);
+            some
+        });
+        let run = |(_, page, stream): (u64, u64, usize)| match stream {
+            0 => Run::new(page, Access::Read, 1, 0),
+            _ => Run::new(page, Access::Execute, 1, 1),
+        };
+        found.into_iter().rev().map(run).collect()
+    }
+
     fn tell_skipped(&mut self, batch: &mut Batch) {
         let [references, instructions] = std::mem::take(&mut self.skipped);
         if references + instructions > 0 {

@@ -493,7 +493,7 @@ fn a_trace_of_version_2_says_that_loads_are_in_its_write_runs_and_a_copy_too() {
 
 #[test]
 fn a_sample_of_version_3_begins_its_windows_with_anything_and_a_copy_too() {
-    let info = Info { cold_windows: true, short_windows: true, calls: false, ..example_info() };
+    let info = Info { cold_windows: true, short_windows: true, mixed_windows: true, calls: false, ..example_info() };
     let old = encode(&info, &[]);
     assert_eq!(old[8..12], 3u32.to_le_bytes());
     let reader = Reader::from_bytes(old, "a trace", false).unwrap();
@@ -504,7 +504,7 @@ fn a_sample_of_version_3_begins_its_windows_with_anything_and_a_copy_too() {
 
 #[test]
 fn a_sample_of_version_7_has_short_windows_and_a_copy_too() {
-    let info = Info { short_windows: true, ..example_info() };
+    let info = Info { short_windows: true, mixed_windows: true, ..example_info() };
     let old = encode(&info, &[]);
     assert_eq!(old[8..12], 7u32.to_le_bytes());
     let reader = Reader::from_bytes(old, "a trace", false).unwrap();
@@ -512,6 +512,19 @@ fn a_sample_of_version_7_has_short_windows_and_a_copy_too() {
     assert_eq!(reader.totals().unwrap().threads, None, "its footer does not say how many");
     assert_eq!(Reader::from_bytes(encode(reader.info(), &[]), "a copy", false).unwrap().version(), 7);
     assert!(!Reader::from_bytes(encode(&example_info(), &[]), "a trace", false).unwrap().info().short_windows);
+}
+
+#[test]
+fn a_sample_says_whether_its_windows_are_of_one_thread_each() {
+    for mixed_windows in [false, true] {
+        let info = Info { mixed_windows, ..example_info() };
+        assert!(info.sampling.is_some());
+        let reader = Reader::from_bytes(encode(&info, &[]), "a trace", false).unwrap();
+        assert_eq!(*reader.info(), Info { runs: reader.info().runs, ..info });
+        assert_eq!(reader.version(), VERSION);
+    }
+    let whole = Info { sampling: None, ..example_info() };
+    assert!(!Reader::from_bytes(encode(&whole, &[]), "a trace", false).unwrap().info().mixed_windows);
 }
 
 #[test]

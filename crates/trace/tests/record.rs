@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use superpage_pages::{Access, Hint, Protection};
 use superpage_trace::file::Reader;
 use superpage_trace::{
-    Backing, Batch, Counts, Error, Event, Growth, Info, Run, Sampling, Source, check_stream, record,
+    Backing, Batch, Counts, Error, Event, Growth, Info, Phase, Run, Sampling, Source, check_stream, record,
 };
 
 /// Whether programs can be recorded and compiled here; says so if not.
@@ -609,4 +609,64 @@ fn samples_of_threads_and_children_keep_the_rules_and_their_share() {
     assert_eq!(stream.count(|event| matches!(event, Event::Unmap { pages: 16, .. })), 5 * 50);
     let (_, stream) = sampled("children", 100, 1000);
     assert_eq!(stream.count(|event| *event == Event::Exit), 4);
+}
+
+/// Each thread's windows begin with pages that it used itself, and what it left out is told, also
+/// if another ends the process.
+#[test]
+fn a_window_begins_with_what_its_own_thread_used() {
+    if !possible() {
+        return;
+    }
+    let folder = folder();
+    let program = calls(folder.path());
+    let sampling = Some(Sampling { on: 200, period: 1_000_000_000, seed: Some(1) });
+    let (stream, ..) = recorded(&record::Command { sampling, ..command(&program, &["leaving"]) });
+    let left_out = references_of_areas(&stream, &mut |_, _, _| ());
+    assert_eq!(left_out.len(), 4);
+    // 20 000 loads and stores; those of its stack and of first touches are few.
+    assert!(left_out.values().all(|references| *references > 39_000), "{left_out:?}");
+
+    let sampling = Some(Sampling { on: 200, period: 10_000, seed: Some(1) });
+    let (stream, ..) = recorded(&record::Command { sampling, ..command(&program, &["leaving"]) });
+    assert!(!stream.info.mixed_windows);
+    let mut begun = BTreeMap::new();
+    let mut of_others = 0;
+    references_of_areas(&stream, &mut |thread, page, recent| {
+        if recent && begun.entry(thread).or_insert(page >> 18) == &(page >> 18) {
+            return;
+        }
+        of_others += u32::from(recent);
+    });
+    assert_eq!((begun.len(), of_others), (4, 0), "{begun:?}");
+}
+
+/// The references that were left out of each thread that uses one of the areas; `each` is called
+/// with each access there, by its thread and its page, and whether a window begins with it.
+fn references_of_areas(stream: &Stream, each: &mut dyn FnMut(u32, u64, bool)) -> BTreeMap<u32, u64> {
+    let (mut skipped, mut users): (BTreeMap<u32, u64>, HashSet<u32>) = Default::default();
+    let (mut current, mut phases) = (0, BTreeMap::new());
+    for batch in &stream.batches {
+        let mut events = batch.events.iter().peekable();
+        for at in 0..=batch.runs.len() {
+            while let Some((_, event)) = events.next_if(|(before, _)| *before as usize == at) {
+                match event {
+                    Event::Switch { thread, .. } => current = *thread,
+                    Event::Skipped { references, .. } => *skipped.entry(current).or_default() += references,
+                    // A gap, and what follows it.
+                    Event::Phase { phase, .. } => {
+                        let number = phases.entry(current).or_insert(0);
+                        *number = if *phase == Phase::Gap { 0 } else { *number + 1 };
+                    }
+                    _ => {}
+                }
+            }
+            let Some(run) = batch.runs.get(at).filter(|run| (1..5).contains(&(run.page() >> 18))) else { continue };
+            users.insert(current);
+            let warming = run.references == 1 && run.access() == Access::Read;
+            each(current, run.page(), warming && phases.get(&current) == Some(&1));
+        }
+    }
+    skipped.retain(|thread, _| users.contains(thread));
+    skipped
 }

@@ -146,3 +146,59 @@ fn a_sample_keeps_to_the_rules_and_loses_nothing() {
         assert_ne!(phases(&mut sample(2)), phases(&mut sample(1)));
     }
 }
+
+/// Two threads in turns, each on pages of its own from its number times 1000 on.
+struct Turns {
+    info: Info,
+    left: u32,
+}
+
+impl Source for Turns {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        batch.clear();
+        if self.left == 0 {
+            return Ok(false);
+        }
+        self.left -= 1;
+        let thread = self.left % 2;
+        batch.event(Event::Switch { process: ProcessId(0), thread });
+        for number in 0..500 {
+            batch.run(Run::new(1000 * u64::from(1 + thread) + number * 7 % 50, Access::Read, 1, 0));
+        }
+        if self.left == 0 {
+            batch.event(Event::Exit);
+        }
+        Ok(true)
+    }
+}
+
+/// Each of a sample's threads has its own windows, which begin with what it used, and reports by
+/// itself what it left out.
+#[test]
+fn threads_are_sampled_apart() {
+    let sampling = Sampling { on: 100, period: 4000, seed: Some(2) };
+    let mut sample = Sample::new(Box::new(Turns { info: Info::default(), left: 400 }), sampling);
+    let (mut batch, mut thread, mut accesses, mut windows) = (Batch::default(), 0, [0u64; 2], [0; 2]);
+    while sample.fill(&mut batch).unwrap() {
+        let mut events = batch.events.iter().peekable();
+        for at in 0..=batch.runs.len() {
+            while let Some((_, event)) = events.next_if(|(place, _)| *place as usize == at) {
+                match event {
+                    Event::Switch { thread: other, .. } => thread = *other as usize,
+                    Event::Skipped { references, .. } => accesses[thread] += references,
+                    Event::Phase { phase: Phase::Measured, .. } => windows[thread] += 1,
+                    _ => {}
+                }
+            }
+            let Some(run) = batch.runs.get(at) else { continue };
+            assert_eq!(run.page() / 1000, 1 + thread as u64, "a page of the other thread");
+            accesses[thread] += u64::from(run.references);
+        }
+    }
+    assert_eq!(accesses, [100_000; 2]);
+    assert!(windows.iter().all(|windows| (23..=32).contains(windows)), "{windows:?}");
+}

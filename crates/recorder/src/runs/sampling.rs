@@ -12,9 +12,6 @@ use crate::schedule::{Phase, Schedule, Stage};
 use crate::touched::Touched;
 use crate::wire::{EXECUTE, READ, code};
 
-/// Calls a function with each thread and what it has left out.
-type EachThread = fn(&mut dyn FnMut(u32, &LeftOut));
-
 /// Decides which accesses of each period are kept.
 #[derive(Clone, Copy)]
 pub(crate) struct Sampler {
@@ -30,9 +27,6 @@ pub(crate) struct Gaps {
     pub(crate) touched: &'static Touched,
     /// What the thread itself leaves out.
     pub(crate) left_out: &'static LeftOut,
-    /// Calls a function with what each thread of the process leaves out, and perhaps some that have
-    /// ended, and its number.
-    pub(crate) each_thread: EachThread,
 }
 
 impl Runs {
@@ -69,7 +63,7 @@ impl Runs {
     /// Does what is due where a block begins, and changes the phase when its accesses are used up.
     /// Returns whether accesses are recorded now.
     fn attend(&self) -> bool {
-        let Some(Gaps { touched, left_out, .. }) = self.gaps.get() else { return true };
+        let Some(Gaps { touched, left_out }) = self.gaps.get() else { return true };
         if self.recording.get() {
             if self.left.get() <= self.in_runs() as i64 {
                 self.close();
@@ -90,7 +84,7 @@ impl Runs {
 
     /// One access in a gap.
     pub(super) fn leave_out(&self, page: u64, kind: usize) {
-        let Some(Gaps { touched, left_out, .. }) = self.gaps.get() else { return };
+        let Some(Gaps { touched, left_out }) = self.gaps.get() else { return };
         let index = page / PAGE;
         let news = touched.mark(index, kind == STORES);
         if news {
@@ -101,7 +95,7 @@ impl Runs {
 
     /// Fetches in a gap.
     pub(super) fn leave_out_fetches(&self, block: u64, straddle: u64) {
-        let Some(Gaps { touched, left_out, .. }) = self.gaps.get() else { return };
+        let Some(Gaps { touched, left_out }) = self.gaps.get() else { return };
         let (page, number) = (block & !OFFSET, block & OFFSET);
         let news = touched.mark(page / PAGE, false);
         if news {
@@ -141,10 +135,8 @@ impl Runs {
         self.schedule.set(Some(schedule));
         let mut recent = Vec::new();
         if gap && now.phase != Phase::Gap {
-            gaps.left_out.close(gaps.touched);
-            (gaps.each_thread)(&mut |_, thread| thread.tell_uses(gaps.touched));
             // Each replaces one of those that were left out.
-            recent = gaps.touched.recent();
+            recent = gaps.left_out.recent(gaps.touched);
             for (stream, skipped) in self.skipped.iter().enumerate() {
                 let all = recent.iter().filter(|(_, fetch)| usize::from(*fetch) == stream).count() as u64;
                 let mut over = all.saturating_sub(skipped.get());

@@ -194,7 +194,7 @@ fn some_page(numbers: &mut Numbers) -> u64 {
 #[test]
 fn what_is_left_out_is_that_of_a_plain_model() {
     static TOUCHED: Touched = Touched::new();
-    let gaps = Gaps { touched: &TOUCHED, left_out: LeftOut::leaked(), each_thread: |_| () };
+    let gaps = Gaps { touched: &TOUCHED, left_out: LeftOut::leaked() };
     let runs = begun(5, 1 << 20, Some(Sampler { schedule: Schedule::new(400, 20_000, 3, 0), gaps }));
     let (mut numbers, mut model, mut length) = (Numbers(3), Model::default(), runs.left.get() as u64);
     for step in 0..150_000 {
@@ -222,11 +222,13 @@ fn what_is_left_out_is_that_of_a_plain_model() {
         }
         if step % 1000 == 999 {
             TOUCHED.forget(page, 1);
+            gaps.left_out.forget(page, 1);
             model.forget(page);
             runs.event(code::UNMAP, &[[page, 1]]);
             let denied = some_page(&mut numbers);
             for may in [false, true] {
                 TOUCHED.restrict(denied, 1, may, true);
+                gaps.left_out.restrict(denied, 1, may, true);
                 runs.event(code::PROTECT, &[[denied, 1]]);
             }
             model.uses.remove(&(denied, false));
@@ -271,4 +273,47 @@ fn what_is_left_out_is_that_of_a_plain_model() {
     // Those of a window are runs anyway.
     let kept = chunk.len();
     assert!(kept < model.first_touches + windows.len() * 3000, "{kept} words for {} touches", model.first_touches);
+}
+
+/// Two threads of a process: a window begins with what its own thread used, and what is unmapped
+/// after that is in no window of either.
+#[test]
+fn a_window_begins_with_the_pages_of_its_own_thread() {
+    static TOUCHED: Touched = Touched::new();
+    let own = [LeftOut::leaked(), LeftOut::leaked()];
+    let threads: Vec<Box<Runs>> = (0..)
+        .zip(own)
+        .map(|(number, left_out)| {
+            let schedule = Schedule::new(10, 2000, 4, u64::from(number));
+            begun(20 + number, 1 << 16, Some(Sampler { schedule, gaps: Gaps { touched: &TOUCHED, left_out } }))
+        })
+        .collect();
+    for step in 0..10_000 {
+        for (thread, runs) in (1..).zip(&threads) {
+            runs.sampled_block(100 * PAGE + 3);
+            // Page 50 is used by both.
+            let page = if step % 10 == 0 { 50 } else { 1000 * thread + step % 7 };
+            runs.data(1 << 16, page * PAGE);
+        }
+    }
+    for (thread, runs) in (1..).zip(&threads) {
+        runs.hand_over();
+        let mut words = taken(runs.thread()).concat().into_iter();
+        let mut pages = HashSet::new();
+        while let Some(word) = words.next() {
+            match shown(&[word])[0] {
+                (_, kind, _) if kind & 3 == EVENT => drop(words.nth((word >> wire::PAYLOAD_SHIFT) as usize - 1)),
+                (page, ..) => drop(pages.insert(page)),
+            }
+        }
+        // Page 50 is news to one of them, and in windows of both.
+        let expected = (0..7).map(|page| 1000 * thread + page).chain([50, 100]);
+        assert_eq!(pages, expected.collect(), "of thread {thread}");
+    }
+    TOUCHED.forget(50, 1);
+    own.iter().for_each(|left_out| left_out.forget(50, 1));
+    for left_out in own {
+        let recent = left_out.recent(&TOUCHED);
+        assert!(recent.contains(&(100, true)) && !recent.contains(&(50, false)), "{recent:?}");
+    }
 }

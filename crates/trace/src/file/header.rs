@@ -55,6 +55,8 @@ const FETCHES: u8 = 1;
 const SAMPLED: u8 = 2;
 const LINES: u8 = 4;
 const CALLS: u8 = 8;
+/// The windows of a sample begin with pages that their own thread used.
+const OWN_WINDOWS: u8 = 16;
 
 /// The whole header: prefix, description, checksum of both.
 pub(crate) fn encode(info: &Info, notes: &[(String, String)]) -> Vec<u8> {
@@ -64,7 +66,8 @@ pub(crate) fn encode(info: &Info, notes: &[(String, String)]) -> Vec<u8> {
     let sampled = if info.sampling.is_some() { SAMPLED } else { 0 };
     let lines = if info.lines { LINES } else { 0 };
     let calls = if info.calls && version(info) >= CALLED { CALLS } else { 0 };
-    description.push(fetches | sampled | lines | calls);
+    let own_windows = if info.sampling.is_some() && !info.mixed_windows { OWN_WINDOWS } else { 0 };
+    description.push(fetches | sampled | lines | calls | own_windows);
     if let Some(Sampling { on, period, seed }) = info.sampling {
         put_number(&mut description, on);
         put_number(&mut description, period);
@@ -109,6 +112,7 @@ pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(Str
     let lines = version >= LINED && flags & LINES != 0;
     let calls = version >= CALLED && flags & CALLS != 0;
     let [cold_windows, short_windows] = [WARM, WHOLE].map(|since| sampling.is_some() && version < since);
+    let mixed_windows = sampling.is_some() && flags & OWN_WINDOWS == 0;
     let (runs, memory, cores) = (None, 0, 0);
     let info = Info {
         workload,
@@ -119,6 +123,7 @@ pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(Str
         loads_in_writes,
         cold_windows,
         short_windows,
+        mixed_windows,
         runs,
         memory,
         cores,

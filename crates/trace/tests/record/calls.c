@@ -174,6 +174,30 @@ static void copying(const char *file) {
     munmap(area, 77 * PAGE);
 }
 
+static pthread_barrier_t used;
+
+/* Uses 40 pages, at as many GB as the thread's number, and waits or goes on while the process
+   ends. */
+static void *use(void *number) {
+    volatile char *area = (char *)((long)number << 30);
+    mmap((char *)area, 40 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    for (int times = 0; times < 20000; times++)
+        area[times % 40 * PAGE]++;
+    pthread_barrier_wait(&used);
+    if ((long)number % 2)
+        pause();
+    for (;;)
+        area[0]++;
+}
+
+static void leaving(void) {
+    pthread_t thread;
+    pthread_barrier_init(&used, 0, 5);
+    for (long number = 1; number < 5; number++)
+        pthread_create(&thread, 0, use, (void *)number);
+    pthread_barrier_wait(&used);
+}
+
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     if (!strcmp(what, "mappings"))
@@ -184,6 +208,8 @@ int main(int count, char **words) {
         copying(words[2]);
     else if (!strcmp(what, "threads"))
         threads();
+    else if (!strcmp(what, "leaving"))
+        leaving();
     else if (!strcmp(what, "sleeping"))
         sleeping();
     else if (!strcmp(what, "children"))
