@@ -1,5 +1,5 @@
 //! How often the 95 % intervals of sampled estimates hold the truth:
-//! `coverage [-n SAMPLINGS] MACHINE,... POLICY {ON/PERIOD {WORKLOAD|FILE.sp}...}...`
+//! `coverage [-n SAMPLINGS] [-c CORES] MACHINE,... POLICY {ON/PERIOD {WORKLOAD|FILE.sp}...}...`
 //!
 //! Each whole stream is simulated once, and then samplings of it with other places of windows,
 //! drawn from the seeds 1, 2, and so on. A line for each stream and machine: the windows of a
@@ -12,16 +12,17 @@
 use rayon::prelude::*;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use superpage_sim::{Conditions, Row, Setup, plan, run};
+use superpage_sim::{Conditions, Row, Setup, Watch, plan, run_parts};
 use superpage_trace::file::Reader;
-use superpage_trace::{Error, Sample, Sampling, Source, workload};
+use superpage_trace::{Cores, Error, Sample, Sampling, Source, workload};
 
 fn source(text: &str) -> Result<Box<dyn Source>, Error> {
     Ok(if text.ends_with(".sp") { Box::new(Reader::open(Path::new(text))?) } else { workload::parse(text)? })
 }
 
-fn rows(setups: &[Setup], mut source: Box<dyn Source>) -> Result<Vec<Row>, superpage_sim::Error> {
-    run(setups, source.as_mut(), &AtomicBool::new(false), &|_| {})
+fn rows(setups: &[Setup], mut source: Box<dyn Source>, watch: &Watch) -> Result<Vec<Row>, superpage_sim::Error> {
+    let runs = run_parts(setups, source.as_mut(), &AtomicBool::new(false), &|_| {}, watch)?;
+    Ok(runs.into_iter().map(|run| run.row).collect())
 }
 
 /// A quantity: exact, and the estimates with their errors.
@@ -96,11 +97,15 @@ fn quantities(exact: &[Row], sampled: &[Vec<Row>]) -> [Quantity; 5] {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    const USAGE: &str = "coverage [-n SAMPLINGS] MACHINE,... POLICY {ON/PERIOD {WORKLOAD|FILE.sp}...}...";
+    const USAGE: &str = "coverage [-n SAMPLINGS] [-c CORES] MACHINE,... POLICY {ON/PERIOD {WORKLOAD|FILE.sp}...}...";
     let mut words: Vec<String> = std::env::args().skip(1).collect();
-    let mut samplings = 200;
-    if words.first().is_some_and(|word| word == "-n") {
-        samplings = words.get(1).ok_or(USAGE)?.parse()?;
+    let (mut samplings, mut watch) = (200, Watch::default());
+    while let Some(option) = words.first().filter(|word| ["-n", "-c"].contains(&word.as_str())) {
+        let number = words.get(1).ok_or(USAGE)?.parse()?;
+        match option.as_str() {
+            "-n" => samplings = number,
+            _ => watch.cores = Some(Cores { number: u32::try_from(number)?, quantum: Cores::QUANTUM }),
+        }
         words.drain(..2);
     }
     let [machines, policy, streams @ ..] = &words[..] else { return Err(USAGE.into()) };
@@ -125,13 +130,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (on, period) = sampling.ok_or(USAGE)?;
         eprintln!("{text}");
         count += 1;
-        let exact = rows(&setups, source(text)?)?;
+        let exact = rows(&setups, source(text)?, &watch)?;
         let sampled: Vec<Vec<Row>> = (1..=samplings)
             .into_par_iter()
             .map(|seed| {
                 let sampling = Sampling { on, period, seed: Some(seed) };
                 let source = source(text).map_err(|error| error.to_string())?;
-                rows(&setups, Box::new(Sample::new(source, sampling))).map_err(|error| error.to_string())
+                rows(&setups, Box::new(Sample::new(source, sampling)), &watch).map_err(|error| error.to_string())
             })
             .collect::<Result<_, String>>()?;
         for (index, (machine, sums)) in machines.iter().zip(&mut sums).enumerate() {

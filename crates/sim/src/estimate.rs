@@ -10,10 +10,11 @@
 //!
 //! Errors are half the width of 95 % confidence intervals, all found in one way: leave out one
 //! window after the other, see how far the value moves (the jackknife, which linearizes any smooth
-//! value), and take the spread of that. Each period of the stream contains one window, so a sum
+//! value), and take the spread of that. Each period of a thread contains one window, so a sum
 //! varies only as far as windows of neighbouring periods differ (Cochran, Sampling Techniques, 3rd
-//! edition, sections 5A.12 and 8.10). Rows of one stream have the same windows; when two are
-//! compared, a window is left out of both, and what they have in common cancels.
+//! edition, sections 5A.12 and 8.10). Threads on cores of their own are [`strata`]; without cores
+//! all of a stream is one. Rows of one stream have the same windows; when two are compared, a
+//! window is left out of both, and what they have in common cancels.
 //!
 //! Misses come in bursts, and few windows may hold most of them. A sample whose windows missed the
 //! bursts then shows a low estimate and a small spread at once. Two things in the data say so: the
@@ -25,14 +26,17 @@
 
 mod errors;
 mod sampled;
+mod strata;
 mod student;
 
 use self::errors::Basis;
 pub(crate) use self::errors::{Evidence, compared_errors, own_errors};
 pub use self::sampled::Sampled;
+use self::strata::Stratum;
 use crate::stream::{Counted, Window};
 use serde::{Deserialize, Serialize};
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use superpage_keys::Counts;
 use superpage_mmu::{Counters, Machine, Mmu, Replacement, TlbSpec};
 use superpage_pages::{Access, Counts as _};
@@ -145,10 +149,34 @@ impl WeightedSum {
             walk_cycles: add(self.walk_cycles, others.cycles),
         }
     }
+
+    /// The sum of both.
+    fn plus(&self, other: &WeightedSum) -> WeightedSum {
+        let pair = |own: [f64; 2], other: [f64; 2]| [own[0] + other[0], own[1] + other[1]];
+        WeightedSum {
+            accesses: self.accesses + other.accesses,
+            second_hits: pair(self.second_hits, other.second_hits),
+            later_hits: pair(self.later_hits, other.later_hits),
+            tlb_hit_cycles: self.tlb_hit_cycles + other.tlb_hit_cycles,
+            data: self.data + other.data,
+            instructions: self.instructions + other.instructions,
+            walk_references: self.walk_references + other.walk_references,
+            walk_cycles: self.walk_cycles + other.walk_cycles,
+        }
+    }
+}
+
+/// A window that has begun.
+#[derive(Clone, Copy, Debug, Default)]
+struct Begun {
+    counts: WindowCounts,
+    /// Its period, if that is its own.
+    period: Option<u64>,
+    thread: u32,
 }
 
 /// The sums of some windows, known and measured.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct WindowSums {
     /// The sum of those that stand for no more than they contain, and so are known.
     known: WindowCounts,
@@ -158,11 +186,11 @@ struct WindowSums {
 }
 
 impl WindowSums {
-    fn add(&mut self, (window, period): &(WindowCounts, Option<u64>), sampling: Sampling) {
-        match weight(*period, sampling) {
-            None => self.known.add(window),
+    fn add(&mut self, window: &Begun, sampling: Sampling) {
+        match weight(window.period, sampling) {
+            None => self.known.add(&window.counts),
             Some(weight) => {
-                self.measured = self.measured.and(window, weight);
+                self.measured = self.measured.and(&window.counts, weight);
                 self.others += 1;
             }
         }
@@ -186,10 +214,11 @@ pub(crate) struct Windows {
     window: Option<Window>,
     /// The counts when it began or resumed.
     begun: WindowCounts,
-    /// The windows by number, with their periods if these are their own.
-    windows: Vec<(WindowCounts, Option<u64>)>,
-    /// How many of the first windows are over, and their sums; a window that resumes shortens this.
-    first: Cell<(usize, WindowSums)>,
+    /// The windows by number.
+    windows: Vec<Begun>,
+    /// How many of the first windows are over, and their sums by thread; a window that resumes
+    /// shortens this.
+    first: RefCell<(usize, BTreeMap<u32, WindowSums>)>,
     /// Whether TLBs may have held, when a window began, entries from before the gap that the gap
     /// replaced.
     stale: bool,
@@ -244,38 +273,47 @@ impl Windows {
     ) {
         let now = WindowCounts::now(translated, accesses);
         self.stale |= window.is_some_and(|window| window.short) && (superpages || !fills(translated.machine));
-        if let Some(Window { number, period, .. }) = self.window {
-            let more = now.since(&self.begun);
-            self.windows.resize(self.windows.len().max(number + 1), (WindowCounts::default(), None));
-            self.windows[number] = (self.windows[number].0.plus(&more), period);
+        if let Some(window) = self.window {
+            let windows = self.windows.len().max(window.number + 1);
+            self.windows.resize(windows, Begun::default());
+            self.windows[window.number] = self.with_current(&self.windows[window.number], window, &now);
         }
-        if window.is_some_and(|window| window.number < self.first.get().0) {
+        if window.is_some_and(|window| window.number < self.first.borrow().0) {
             self.first.take();
         }
         (self.begun, self.window) = (now, window);
     }
 
+    /// What the current window has, `before` it began or resumed and since.
+    fn with_current(&self, before: &Begun, window: Window, now: &WindowCounts) -> Begun {
+        let counts = before.counts.plus(&now.since(&self.begun));
+        Begun { counts, period: window.period, thread: window.thread }
+    }
+
     /// The windows from this one on, with what the current one has so far.
-    fn from(&self, first: usize, now: &WindowCounts) -> Vec<(WindowCounts, Option<u64>)> {
+    fn from(&self, first: usize, now: &WindowCounts) -> Vec<Begun> {
         let mut windows = self.windows[first..].to_vec();
-        if let Some(Window { number, period, .. }) = self.window {
-            let more = now.since(&self.begun);
-            windows.resize(windows.len().max(number + 1 - first), Default::default());
-            windows[number - first] = (windows[number - first].0.plus(&more), period);
+        if let Some(window) = self.window {
+            let place = window.number - first;
+            windows.resize(windows.len().max(place + 1), Begun::default());
+            windows[place] = self.with_current(&windows[place], window, now);
         }
         windows
     }
 
-    /// The sums of all of them.
-    fn sums(&self, now: &WindowCounts, sampling: Sampling) -> WindowSums {
-        let (mut over, mut sums) = self.first.get();
+    /// The sums of all of them, by thread.
+    fn sums(&self, now: &WindowCounts, sampling: Sampling) -> BTreeMap<u32, WindowSums> {
+        let (mut over, mut sums) = self.first.take();
+        let add = |sums: &mut BTreeMap<u32, WindowSums>, window: &Begun| {
+            sums.entry(window.thread).or_default().add(window, sampling);
+        };
         let end = self.window.map_or(usize::MAX, |window| window.number).min(self.windows.len());
         while over < end {
-            sums.add(&self.windows[over], sampling);
+            add(&mut sums, &self.windows[over]);
             over += 1;
         }
-        self.first.set((over, sums));
-        self.from(over, now).iter().for_each(|window| sums.add(window, sampling));
+        self.first.replace((over, sums.clone()));
+        self.from(over, now).iter().for_each(|window| add(&mut sums, window));
         sums
     }
 
@@ -302,8 +340,9 @@ impl Windows {
         let (sampling, others, evidence) = evidence;
         let counts = evidence.counts(Basis::All);
         let misses = [counts.data_misses, counts.instruction_misses].map(|misses| misses.round() as u64);
-        let whole = |known: u64, count: f64| known + (count * evidence.factor(&evidence.measured)).round() as u64;
-        let (known, measured) = (&evidence.known, &evidence.measured);
+        let known = &evidence.known;
+        let whole =
+            |known: u64, count: &dyn Fn(&WeightedSum) -> f64| known + evidence.scaled(Basis::All, count).round() as u64;
         Whole {
             references: references + skipped[0],
             instructions: instructions + skipped[1],
@@ -313,8 +352,8 @@ impl Windows {
             // What misses in the first level hits in a later one, or misses in all; also as whole
             // numbers.
             first_misses: [0, 1]
-                .map(|stream| misses[stream] + whole(known.later_hits[stream], measured.later_hits[stream])),
-            second_hits: [0, 1].map(|stream| whole(known.second_hits[stream], measured.second_hits[stream])),
+                .map(|stream| misses[stream] + whole(known.later_hits[stream], &|sum| sum.later_hits[stream])),
+            second_hits: [0, 1].map(|stream| whole(known.second_hits[stream], &|sum| sum.second_hits[stream])),
             tlb_hit_cycles: counts.tlb_hit_cycles.round() as u64,
             walk_cycles: counts.walk_cycles.round() as u64,
             data_cycles: 0,
@@ -333,9 +372,14 @@ impl Windows {
     /// The evidence to estimate from, and for its errors; `None` if nothing was left out.
     pub(crate) fn evidence(&self, info: &Info, translated: &Translated<'_>, counted: &Counted) -> Option<Evidence> {
         let (sampling, _, evidence) = self.basis(info, translated, counted)?;
-        let windows = self.from(0, &evidence.recorded).into_iter();
-        let windows = windows.filter_map(|(window, period)| Some((window, weight(period, sampling)?)));
-        Some(Evidence { windows: windows.collect(), ..evidence })
+        let mut of: BTreeMap<u32, Vec<(WindowCounts, f64)>> = BTreeMap::new();
+        for window in self.from(0, &evidence.recorded) {
+            let weighted = weight(window.period, sampling).map(|weight| (window.counts, weight));
+            of.entry(window.thread).or_default().extend(weighted);
+        }
+        let threads = evidence.strata.iter().flat_map(|stratum| &stratum.threads);
+        let windows = threads.filter_map(|thread| of.remove(thread)).flatten().collect();
+        Some(Evidence { windows, ..evidence })
     }
 
     /// The sampling, how many windows stand for more than they contain, and the evidence without
@@ -344,12 +388,15 @@ impl Windows {
         let Counted { accesses, skipped, .. } = *counted;
         let sampling = info.sampling.filter(|_| skipped != [0; 2])?;
         let recorded = WindowCounts::now(translated, accesses);
-        let WindowSums { known, measured, others } = self.sums(&recorded, sampling);
+        let sums = self.sums(&recorded, sampling);
+        let mut known = WindowCounts::default();
+        sums.values().for_each(|sums| known.add(&sums.known));
+        let others = sums.values().map(|sums| sums.others).sum();
         // Instructions are accesses only if their fetches are in the stream.
         let skipped = skipped[0] + if info.fetches { skipped[1] } else { 0 };
         let evidence = Evidence {
             windows: Vec::new(),
-            measured,
+            strata: Stratum::of(&sums, counted.cores.accesses()),
             known,
             recorded,
             accesses: (accesses + skipped) as f64,
@@ -357,8 +404,9 @@ impl Windows {
             forgets: forgets(translated.machine),
             stale: self.stale,
             cold: info.cold_windows,
-            threads: counted.threads.most(),
-            turns: counted.threads.turns(),
+            threads: if info.cores > 0 { 1 } else { counted.threads.most() },
+            turns: if info.cores > 0 { 0 } else { counted.threads.turns() },
+            core_turns: counted.cores.turns(),
         };
         Some((sampling, others, evidence))
     }

@@ -175,10 +175,9 @@ pub fn check_setups(setups: &[Setup], info: &Info, lines: bool) -> Result<(), Er
 
 /// Whether the machines and kernels are modelled for as many cores as the stream runs on.
 fn check_cores(setups: &[Setup], info: &Info) -> Result<(), Error> {
-    if info.cores > 1 && info.sampling.is_some() {
+    if info.cores > 1 && info.mixed_windows {
         return Err(Error::Usage(format!(
-            "{}: is sampled, and the pages with which its windows begin are those of all threads: record it without \
-             --sample, or give --cores 1",
+            "{}: is an old sample, whose windows begin with the pages of all threads: record it again, or give --cores 1",
             info.workload
         )));
     }

@@ -36,7 +36,7 @@ impl Clock {
         self.counted.instructions += done.instructions;
         self.counted.accesses += done.accesses;
         if done.accesses > 0 {
-            self.counted.cores.pass(done.instructions);
+            self.counted.cores.pass(done);
         }
     }
 

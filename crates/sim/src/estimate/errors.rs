@@ -1,7 +1,7 @@
 //! The errors of estimates: half the widths of 95 % confidence intervals, and what they go by.
 
 use super::student::{freedom, student};
-use super::{Sampled, Walks, WeightedSum, WindowCounts};
+use super::{Sampled, Stratum, Walks, WeightedSum, WindowCounts};
 use crate::Row;
 use serde::{Deserialize, Serialize};
 use superpage_pages::Counts as _;
@@ -10,10 +10,11 @@ use superpage_pages::Counts as _;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Evidence {
     /// The windows that stand for more than they contain, with their weights: 1 for those that
-    /// stand for a period of the sampling.
+    /// stand for a period of the sampling. Those of a thread are in order, and threads in that of
+    /// the strata.
     pub(super) windows: Vec<(WindowCounts, f64)>,
-    /// Their sum.
-    pub(super) measured: WeightedSum,
+    /// What is estimated from which of them.
+    pub(super) strata: Vec<Stratum>,
     /// The sum of the windows that were measured completely.
     pub(super) known: WindowCounts,
     /// The counts of all that was recorded.
@@ -28,10 +29,12 @@ pub(crate) struct Evidence {
     pub(super) stale: bool,
     /// Whether windows begin with whatever TLBs held before.
     pub(super) cold: bool,
-    /// The most threads of a program.
+    /// The most threads of a program that take turns as the stream has it.
     pub(super) threads: u64,
-    /// How often a process went on after another that has not ended.
+    /// How often a process went on so after another that has not ended.
     pub(super) turns: u64,
+    /// How often a thread went on after another of its core.
+    pub(super) core_turns: u64,
 }
 
 /// What the counts of the whole stream are estimated from.
@@ -67,34 +70,51 @@ impl Estimated {
 }
 
 impl Evidence {
-    /// The factor from a count in `windows` to that of all of the stream that is not known. First
-    /// touches are known, and what was measured completely.
-    pub(super) fn factor(&self, windows: &WeightedSum) -> f64 {
+    /// The accesses of the stream that are not known. First touches are, and what was measured
+    /// completely.
+    fn unknown(&self) -> f64 {
         let known = self.recorded.faulting.count() + self.known.accesses.saturating_sub(self.known.faulting.count());
-        let all = (self.accesses - known as f64).max(0.0);
-        if windows.accesses <= 0.0 { 0.0 } else { all / windows.accesses }
+        (self.accesses - known as f64).max(0.0)
+    }
+
+    /// The factor from a count in all windows to that of all of the stream that is not known.
+    pub(super) fn factor(&self) -> f64 {
+        ratio(self.unknown(), self.strata.iter().map(|stratum| stratum.measured.accesses).sum())
+    }
+
+    /// A count in windows, scaled in each stratum to all of it that is not known.
+    pub(super) fn scaled(&self, basis: Basis, count: impl Fn(&WeightedSum) -> f64) -> f64 {
+        let (unknown, mut first) = (self.unknown(), 0);
+        let scaled = |stratum: &Stratum| {
+            let end = first + stratum.windows.iter().sum::<usize>();
+            let own = first..end;
+            first = end;
+            let sum = match basis {
+                Basis::Without(window) if own.contains(&window) => {
+                    stratum.measured.and(&self.windows[window].0, -self.windows[window].1)
+                }
+                Basis::Known => return 0.0,
+                _ => stratum.measured,
+            };
+            count(&sum) * ratio(unknown * stratum.share, sum.accesses)
+        };
+        self.strata.iter().map(scaled).sum()
     }
 
     /// The estimated counts of the whole stream.
     pub(super) fn counts(&self, basis: Basis) -> Estimated {
-        let sum = match basis {
-            Basis::Without(window) => self.measured.and(&self.windows[window].0, -self.windows[window].1),
-            Basis::All | Basis::Recorded => self.measured,
-            Basis::Known => WeightedSum::default(),
-        };
-        let factor = self.factor(&sum);
         let known = self.recorded.faulting.plus(&self.known.others);
         let recorded = self.recorded.walks();
-        let whole = |known: u64, count: f64, recorded: u64| {
-            let whole = known as f64 + count * factor;
+        let whole = |known: u64, count: fn(&WeightedSum) -> f64, recorded: u64| {
+            let whole = known as f64 + self.scaled(basis, count);
             if basis == Basis::Recorded { whole.max(recorded as f64) } else { whole }
         };
         Estimated {
-            data_misses: whole(known.data, sum.data, recorded.data),
-            instruction_misses: whole(known.instructions, sum.instructions, recorded.instructions),
-            walk_references: whole(known.references, sum.walk_references, recorded.references),
-            tlb_hit_cycles: whole(self.known.tlb_hit_cycles, sum.tlb_hit_cycles, self.recorded.tlb_hit_cycles),
-            walk_cycles: whole(known.cycles, sum.walk_cycles, recorded.cycles),
+            data_misses: whole(known.data, |sum| sum.data, recorded.data),
+            instruction_misses: whole(known.instructions, |sum| sum.instructions, recorded.instructions),
+            walk_references: whole(known.references, |sum| sum.walk_references, recorded.references),
+            tlb_hit_cycles: whole(self.known.tlb_hit_cycles, |sum| sum.tlb_hit_cycles, self.recorded.tlb_hit_cycles),
+            walk_cycles: whole(known.cycles, |sum| sum.walk_cycles, recorded.cycles),
         }
     }
 
@@ -117,6 +137,8 @@ impl Evidence {
             Some(
                 "several threads: how their accesses are interleaved is the recording's, and differs between two of them",
             )
+        } else if self.core_turns > TURNS {
+            Some("threads take turns on a core, and a window knows its own thread alone: give more --cores")
         } else if self.windows.len() < LEAST_WINDOWS {
             Some("fewer than 30 windows: record with a shorter period, or without --sample")
         } else {
@@ -165,13 +187,21 @@ impl Evidence {
         if self.why_no_interval().is_some() {
             return None;
         }
-        let count = self.windows.len();
-        let (n, all) = (count as f64, value(Basis::All));
-        let moved: Vec<f64> = (0..count).map(|window| n * all - (n - 1.0) * value(Basis::Without(window))).collect();
-        let squares: Vec<f64> = moved.windows(2).map(|pair| (pair[0] - pair[1]).powi(2)).collect();
+        let (all, mut first, mut squares, mut parts) = (value(Basis::All), 0, Vec::new(), None);
+        for stratum in &self.strata {
+            let end = first + stratum.windows.iter().sum::<usize>();
+            let n = (end - first) as f64;
+            let moved: Vec<f64> = (first..end).map(|at| n * all - (n - 1.0) * value(Basis::Without(at))).collect();
+            first = end;
+            // In parts of the variance in which those of the first stratum are.
+            let own = 2.0 * n * (n - 1.0);
+            let scale = *parts.get_or_insert(own) / own;
+            let line = stratum.neighbours(&moved, all);
+            squares.extend(line.windows(2).map(|pair| scale * (pair[0] - pair[1]).powi(2)));
+        }
         let measured: u64 = self.windows.iter().map(|(window, _)| window.accesses).sum();
         let left_out = 1.0 - measured as f64 / (self.accesses - self.known.accesses as f64);
-        let variance = left_out * squares.iter().sum::<f64>() / (2.0 * n * (n - 1.0));
+        let variance = left_out * squares.iter().sum::<f64>() / parts?;
         Some(student(freedom(&squares)) * variance.sqrt())
     }
 
@@ -215,7 +245,7 @@ impl Evidence {
             0.0 => count(&self.recorded) as f64 / self.windows.len().max(1) as f64,
             _ => counts().sum::<u64>() as f64 / holding,
         };
-        (1.92 + 1.96 * (holding + 0.96).sqrt()) * together.max(1.0) * self.factor(&self.measured)
+        (1.92 + 1.96 * (holding + 0.96).sqrt()) * together.max(1.0) * self.factor()
     }
 
     /// Misses by which two rows may differ where few windows differ, or none, so that leaving one
@@ -231,7 +261,7 @@ impl Evidence {
         }
         let together = if differing > 0.0 { differences().sum::<u64>() as f64 / differing } else { 0.0 };
         let recorded = self.recorded.others.count().abs_diff(theirs.recorded.others.count());
-        (1.92 + 1.96 * (differing + 0.96).sqrt()) * together * self.factor(&self.measured) + recorded as f64
+        (1.92 + 1.96 * (differing + 0.96).sqrt()) * together * self.factor() + recorded as f64
     }
 
     /// As [`rare`](Evidence::rare), as a cost: misses times the mean cost of a walk.
@@ -249,6 +279,11 @@ impl Evidence {
         let hits = if all > 0 { self.rare_of(hits) * each } else { 0.0 };
         hits + self.rare_cost(|walks| walks.cycles)
     }
+}
+
+/// `all / part`, or 0 where nothing was measured.
+fn ratio(all: f64, part: f64) -> f64 {
+    if part <= 0.0 { 0.0 } else { all / part }
 }
 
 /// Estimates are ratios, and with fewer windows the errors of ratios are not those of large

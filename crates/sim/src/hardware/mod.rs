@@ -33,17 +33,23 @@ pub(crate) struct Hardware {
     pub(crate) sent: Sent,
     /// For what mappings are changed together now, and how many shootdowns were sent before.
     gathering: Option<(Cause, u64)>,
-    /// Whether the TLBs have been brought back to where a window begins ([`Mmu::recall`]).
-    recalled: bool,
-    /// How many windows have begun so.
-    windows: u64,
+    /// Of each core, whether its TLBs have been brought back to where a window begins
+    /// ([`Mmu::recall`]), and how many windows have begun so.
+    begun: Vec<(bool, u64)>,
+    core: usize,
 }
 
 impl Hardware {
     pub(crate) fn new(mmu: Mmu, members: Vec<Member>) -> Hardware {
-        let (doing, sent) = Default::default();
-        let (gathers, batches, recalled) = (false, false, false);
-        Hardware { mmu, members, gathers, batches, doing, sent, gathering: None, recalled, windows: 0 }
+        let ((doing, sent), (gathers, batches)) = Default::default();
+        Hardware { mmu, members, gathers, batches, doing, sent, gathering: None, begun: vec![(false, 0)], core: 0 }
+    }
+
+    /// What follows happens on this core.
+    pub(crate) fn go_to(&mut self, core: usize) {
+        self.mmu.go_to(core);
+        self.begun.resize(self.begun.len().max(core + 1), (false, 0));
+        self.core = core;
     }
 
     /// The setup of the first machine, for all that is the same on the others.
@@ -77,12 +83,13 @@ impl Hardware {
     /// length, at least. That was measured: longer, and programs that just fit a level have too
     /// many misses; shorter, and a Redis has.
     pub(crate) fn begin(&mut self, role: Role, sampling: Option<Sampling>) {
+        let (recalled, windows) = &mut self.begun[self.core];
         match role {
-            Role::Recent => self.recalled = true,
-            Role::Window if std::mem::take(&mut self.recalled) => {
+            Role::Recent => *recalled = true,
+            Role::Window if std::mem::take(recalled) => {
                 let enough = sampling.map_or(1, Sampling::windows_in_period);
-                self.mmu.note_misses(self.windows.is_multiple_of((enough / 8).max(1)));
-                self.windows += 1;
+                self.mmu.note_misses(windows.is_multiple_of((enough / 8).max(1)));
+                *windows += 1;
             }
             _ => {}
         }

@@ -37,7 +37,7 @@ impl Simulation {
         let (hardware, kernel) = (&mut self.hardware, &mut self.kernel);
         match *event {
             Event::Switch { process, thread } => {
-                self.clock.counted.cores.switch(thread).into_iter().for_each(|core| hardware.mmu.go_to(core));
+                self.clock.counted.cores.switch(thread).into_iter().for_each(|core| hardware.go_to(core));
                 kernel.switch(hardware, process);
             }
             Event::Migrate { thread, core } => self.clock.counted.cores.migrate(thread, core),
@@ -53,7 +53,7 @@ impl Simulation {
             Event::Skipped { references, instructions } => {
                 self.clock.counted.skipped[0] += references;
                 self.clock.counted.skipped[1] += instructions;
-                self.clock.counted.cores.pass(instructions);
+                self.clock.counted.cores.skip(references, instructions);
             }
             Event::Exit => kernel.exit(hardware).map_err(Problem::run)?,
             Event::Rewrite { start, pages } => kernel.rewrite(start, pages),

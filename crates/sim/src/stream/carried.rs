@@ -7,7 +7,7 @@ use super::stretch::Role;
 use super::touched::Touched;
 use superpage_mmu::Request;
 use superpage_pages::{Access, Vpn};
-use superpage_trace::{Event, Info, Run, Sampling, TRACE_PAGE_SHIFT};
+use superpage_trace::{Cores, Event, Info, Run, Sampling, TRACE_PAGE_SHIFT};
 
 /// What is carried over from one batch to the next, for machines with one size of base page.
 pub(crate) struct Carried {
@@ -19,7 +19,11 @@ pub(crate) struct Carried {
     /// The requests of a window since the last event.
     made: Made,
     pub(super) touched: Touched,
-    pub(super) recent: Recent,
+    /// What windows used on each core.
+    recent: Vec<Recent>,
+    core: usize,
+    /// The number of cores; 0: the stream does not say which runs what.
+    cores: u32,
 }
 
 impl Carried {
@@ -27,7 +31,21 @@ impl Carried {
     pub(crate) fn new(base_shift: u32, lines: bool, info: &Info) -> Carried {
         let shift = base_shift - TRACE_PAGE_SHIFT;
         let recent = Recent::new(info.sampling.map_or(0, Sampling::windows_in_period));
-        Carried { shift, lines, last: NOWHERE, made: Made::default(), touched: Touched::new(shift), recent }
+        Carried {
+            shift,
+            lines,
+            last: NOWHERE,
+            made: Made::default(),
+            touched: Touched::new(shift),
+            recent: vec![recent; info.cores.max(1) as usize],
+            core: 0,
+            cores: info.cores,
+        }
+    }
+
+    /// What windows used on the current core.
+    pub(super) fn recent(&mut self) -> &mut Recent {
+        &mut self.recent[self.core]
     }
 
     /// Notes a request for a run, which makes it if `makes` is set; returns whether it touched a
@@ -46,7 +64,7 @@ impl Carried {
     fn note_in_window(&mut self, request: Request, makes: bool) -> bool {
         if makes {
             self.made.add(request);
-            self.recent.add(self.touched.process(), request);
+            self.recent[self.core].add(self.touched.process(), request);
         }
         self.touched.access(request.page().0, request.access())
     }
@@ -55,6 +73,9 @@ impl Carried {
     pub(super) fn event(&mut self, event: &Event) {
         self.touched.event(event);
         self.made.forget();
+        if let Event::Switch { thread, .. } = event {
+            self.core = Cores::of(self.cores, *thread) as usize;
+        }
         if !matches!(event, Event::Note(_) | Event::Skipped { .. } | Event::Phase { .. }) {
             self.last = NOWHERE;
         }

@@ -1,15 +1,22 @@
-//! What each core has run so far, and how its threads share it.
+//! What each thread has run so far, and how threads share cores.
 
+use super::stretch::Done;
 use std::collections::{BTreeMap, HashMap};
 use superpage_trace::{Cores, Info};
 
-/// What each core has run so far.
+/// What each thread has run so far. Where the stream does not say on which core, all are one, with
+/// number 0.
 #[derive(Default)]
 pub(crate) struct CoreUse {
     /// The number of cores that there may be; 0: the stream does not say which.
     number: u32,
-    /// The instructions of each core that has run something.
-    cores: BTreeMap<u32, u64>,
+    /// Whether fetches are accesses of the stream.
+    fetches: bool,
+    /// The accesses of each thread that has run something, with those left out.
+    accesses: BTreeMap<u32, u64>,
+    /// Of each core that has run something, its instructions, and the thread that ran last.
+    cores: BTreeMap<u32, (u64, u32)>,
+    turns: u64,
     /// The instructions of each thread on each core.
     threads: HashMap<(u32, u32), u64>,
     /// The cores of threads that have migrated, and how often any has.
@@ -22,7 +29,7 @@ pub(crate) struct CoreUse {
 impl CoreUse {
     /// At the beginning of a stream.
     pub(crate) fn new(info: &Info) -> CoreUse {
-        CoreUse { number: info.cores, ..CoreUse::default() }
+        CoreUse { number: info.cores, fetches: info.fetches, ..CoreUse::default() }
     }
 
     /// The stream goes on with this thread; returns its core, if it has one.
@@ -41,17 +48,39 @@ impl CoreUse {
         self.migrations += 1;
     }
 
-    /// The current core has made these instructions, or they were left out.
-    pub(crate) fn pass(&mut self, instructions: u64) {
-        if self.number > 0 {
-            *self.cores.entry(self.current.0).or_default() += instructions;
-            *self.threads.entry(self.current).or_default() += instructions;
-        }
+    /// The current thread has run this.
+    pub(crate) fn pass(&mut self, done: &Done) {
+        self.count(done.accesses, done.instructions);
+    }
+
+    /// These data references and instructions of the current thread were left out.
+    pub(crate) fn skip(&mut self, references: u64, instructions: u64) {
+        self.count(references + if self.fetches { instructions } else { 0 }, instructions);
+    }
+
+    fn count(&mut self, accesses: u64, instructions: u64) {
+        let (core, thread) = self.current;
+        let (ran, last) = self.cores.entry(core).or_insert((0, thread));
+        *ran += instructions;
+        let changed = std::mem::replace(last, thread) != thread;
+        self.turns += u64::from(changed && self.accesses.contains_key(&thread));
+        *self.accesses.entry(thread).or_default() += accesses;
+        *self.threads.entry(self.current).or_default() += instructions;
+    }
+
+    /// The accesses of each thread so far, with those left out.
+    pub(crate) fn accesses(&self) -> &BTreeMap<u32, u64> {
+        &self.accesses
+    }
+
+    /// How often a thread went on after another of its core.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns
     }
 
     /// The cores that have run something; 0: the stream does not say which.
     pub(crate) fn used(&self) -> u64 {
-        self.cores.len() as u64
+        if self.number == 0 { 0 } else { self.cores.len() as u64 }
     }
 
     /// How often threads have migrated.
@@ -61,7 +90,7 @@ impl CoreUse {
 
     /// The share of all instructions that the core with most of them made.
     pub(crate) fn busiest(&self) -> f64 {
-        let instructions = || self.cores.values().copied();
+        let instructions = || self.cores.values().map(|(instructions, _)| *instructions);
         match (instructions().sum(), instructions().max()) {
             (0, _) | (_, None) => 1.0,
             (all, Some(most)) => most as f64 / all as f64,
@@ -71,8 +100,9 @@ impl CoreUse {
     /// The cores on which two threads or more made over a tenth of all instructions each, if
     /// another core made less than half of what the busiest did.
     pub(crate) fn crowded(&self) -> u64 {
-        let (all, most): (u64, u64) = (self.cores.values().sum(), self.cores.values().copied().max().unwrap_or(0));
-        let idle = self.used() < u64::from(self.number) || self.cores.values().any(|made| made * 2 < most);
+        let made = || self.cores.values().map(|(instructions, _)| *instructions);
+        let (all, most): (u64, u64) = (made().sum(), made().max().unwrap_or(0));
+        let idle = self.used() < u64::from(self.number) || made().any(|made| made * 2 < most);
         let mut busy: HashMap<u32, u64> = HashMap::new();
         let busy_threads = self.threads.iter().filter(|(_, made)| **made * 10 > all);
         busy_threads.for_each(|((core, _), _)| *busy.entry(*core).or_default() += 1);
@@ -85,22 +115,35 @@ mod tests {
     use super::*;
 
     fn on(cores: u32) -> CoreUse {
-        CoreUse::new(&Info { cores, ..Info::default() })
+        CoreUse::new(&Info { cores, fetches: true, ..Info::default() })
+    }
+
+    fn ran(instructions: u64) -> Done {
+        Done { references: 1, instructions, accesses: 1 + instructions }
     }
 
     #[test]
-    fn the_busiest_core_is_known() {
+    fn the_busiest_core_is_known_and_who_went_on() {
         let mut three = on(3);
         for (thread, instructions) in [(0, 10), (1, 60), (0, 5), (3, 5), (1, 10), (0, 10)] {
             assert_eq!(three.switch(thread), Some(thread as usize % 3));
-            three.pass(instructions);
+            three.pass(&ran(instructions));
         }
         three.switch(2);
         assert_eq!((three.used(), three.busiest()), (2, 0.7), "core 2 has run nothing");
+        assert_eq!(three.turns(), 1, "thread 0 after thread 3");
+        three.skip(7, 100);
+        assert_eq!(
+            three.accesses().iter().map(|(thread, all)| (*thread, *all)).collect::<Vec<_>>(),
+            [(0, 28), (1, 72), (2, 107), (3, 6)]
+        );
         let mut none = on(0);
         assert_eq!(none.switch(5), None);
-        none.pass(7);
-        assert_eq!((none.used(), none.busiest(), none.crowded()), (0, 1.0, 0));
+        none.pass(&ran(7));
+        none.switch(6);
+        none.skip(1, 1);
+        assert_eq!((none.used(), none.busiest(), none.turns(), none.crowded()), (0, 1.0, 0, 0));
+        assert_eq!(none.accesses().get(&0), Some(&10));
     }
 
     #[test]
@@ -109,7 +152,7 @@ mod tests {
             let mut three = on(3);
             for (thread, instructions) in instructions {
                 three.switch(*thread);
-                three.pass(*instructions);
+                three.pass(&ran(*instructions));
             }
             three.crowded()
         };

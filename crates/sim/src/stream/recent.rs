@@ -6,10 +6,10 @@ use superpage_mmu::{Request, UsedBefore};
 use superpage_pages::Access;
 use superpage_trace::ProcessId;
 
-/// The pages that the last windows of a sampled stream used, all of them. Those that the gap after
-/// them used too may have been used so often that they never left the TLBs, like a stack
+/// The pages that the last windows of a sampled stream used on a core, all of them. Those that the
+/// gap after them used too may have been used so often that they never left the TLBs, like a stack
 /// ([`superpage_mmu::Mmu::recall`]).
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Recent {
     used: HashMap<(ProcessId, u64), Used, FxBuildHasher>,
     /// Those that earlier windows used, and then one did not.
@@ -23,6 +23,7 @@ pub(super) struct Recent {
 }
 
 /// How windows used a page.
+#[derive(Clone)]
 struct Used {
     /// The first and the last of them, by number.
     windows: [u64; 2],

@@ -97,7 +97,7 @@ impl Requests {
             let (touched, runs) = (self.touches.len(), &batch.runs[stretch.start..stretch.end]);
             let first = end;
             if stretch.role == Role::Window {
-                carried.recent.begin();
+                carried.recent().begin();
             }
             end += self.extend(first, (runs, stretch.role), carried);
             if stretch.role == Role::Recent {
@@ -127,7 +127,7 @@ impl Requests {
     /// Notes which of the requests of `part`, which follow a gap, are for pages that may have
     /// stayed in the TLBs.
     fn look_back(&mut self, part: Range<usize>, carried: &mut Carried) {
-        let (process, recent) = (carried.touched.process(), &mut carried.recent);
+        let (process, recent) = (carried.touched.process(), carried.recent());
         recent.end_gap();
         let of = |(index, request): (usize, &Request)| recent.stayed((process, request.page().0), index);
         self.stayed.extend((0..).zip(&self.requests[part]).filter_map(of));

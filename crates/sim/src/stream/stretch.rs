@@ -21,6 +21,8 @@ pub(crate) enum Mark {
 pub(crate) struct Window {
     /// Its number, in the order in which windows begin.
     pub(crate) number: usize,
+    /// The thread of which it is, in a stream with cores.
+    pub(crate) thread: u32,
     /// The accesses that it stands for, if that is not a period of the sampling.
     pub(crate) period: Option<u64>,
     /// Whether it begins with [`Sampling::SHORT`] pages, and the gap before it may have used more.
@@ -138,6 +140,8 @@ pub(crate) struct Phases {
     skipped: BTreeSet<u32>,
     /// Whether windows of the stream begin with pages used last at all.
     recent: bool,
+    /// Whether the stream has cores.
+    on_cores: bool,
 }
 
 impl Phases {
@@ -145,8 +149,8 @@ impl Phases {
         let sampling = source.info().sampling.filter(|sampling| sampling.on < sampling.period);
         let marked = sampling.is_some_and(|sampling| sampling.seed.is_some());
         let short = [source.info().short_windows, false];
-        let recent = !source.info().cold_windows;
-        Phases { sampled: sampling.is_some(), marked, short, recent, ..Phases::default() }
+        let (recent, on_cores) = (!source.info().cold_windows, source.info().cores > 0);
+        Phases { sampled: sampling.is_some(), marked, short, recent, on_cores, ..Phases::default() }
     }
 
     /// Follows runs: those between two phases, of an access each, are the pages with which a window
@@ -162,13 +166,18 @@ impl Phases {
 
     /// The window that the current thread is in.
     fn window(&mut self) -> &mut Option<Window> {
-        let (marked, windows) = (self.marked, &mut self.windows);
+        let (marked, thread, windows) = (self.marked, self.thread(), &mut self.windows);
         self.threads.entry(self.current).or_insert_with(|| {
             (!marked).then(|| {
                 *windows += 1;
-                Window { number: *windows - 1, period: None, short: false }
+                Window { number: *windows - 1, thread, period: None, short: false }
             })
         })
+    }
+
+    /// The current thread, in a stream with cores.
+    fn thread(&self) -> u32 {
+        if self.on_cores { self.current } else { 0 }
     }
 
     /// Handles an event; if it changes the window, returns the new one, if any.
@@ -201,7 +210,8 @@ impl Phases {
             _ => None,
         };
         if let Some((begins, period)) = begins {
-            let new = begins.then_some(Window { number: self.windows, period, short: self.short[1] });
+            let (number, thread, short) = (self.windows, self.thread(), self.short[1]);
+            let new = begins.then_some(Window { number, thread, period, short });
             self.windows += usize::from(begins);
             *self.window() = new;
         }

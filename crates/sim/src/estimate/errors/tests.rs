@@ -12,7 +12,7 @@ fn evidence(misses: &[u64]) -> Evidence {
     let windows: Vec<(WindowCounts, f64)> = misses.iter().map(window).collect();
     let measured = windows.iter().fold(WeightedSum::default(), |sum, (window, weight)| sum.and(window, *weight));
     Evidence {
-        measured,
+        strata: vec![Stratum { threads: vec![0], measured, share: 1.0, windows: vec![misses.len()] }],
         known: WindowCounts::default(),
         recorded: WindowCounts { faulting: walks(5), ..WindowCounts::default() },
         accesses: (1000 * windows.len() + 5) as f64,
@@ -23,6 +23,7 @@ fn evidence(misses: &[u64]) -> Evidence {
         cold: false,
         threads: 1,
         turns: 8,
+        core_turns: 8,
     }
 }
 
@@ -48,18 +49,14 @@ fn quantiles_are_those_of_tables() {
 #[test]
 fn a_count_is_what_is_known_and_the_windows_scaled_to_the_rest() {
     let evidence = evidence(&in_turn());
-    assert_eq!(evidence.factor(&evidence.measured), 10.0);
+    assert_eq!(evidence.factor(), 10.0);
     let counts = evidence.counts(Basis::All);
     assert_eq!((counts.misses(), counts.walk_references, counts.walk_cycles), (3845.0, 15_380.0, 384_500.0));
     assert_eq!((counts.data_misses, counts.instruction_misses, counts.translation()), (3845.0, 0.0, 384_500.0));
     // Without one that has 14, and without one that has 10.
     close(evidence.counts(Basis::Without(1)).misses(), 5.0 + 370.0 * 32_000.0 / 3100.0);
     close(evidence.counts(Basis::Without(0)).misses(), 5.0 + 374.0 * 32_000.0 / 3100.0);
-    assert_eq!(
-        Evidence { measured: WeightedSum::default(), ..evidence }.counts(Basis::All).misses(),
-        5.0,
-        "nothing was measured"
-    );
+    assert_eq!(Evidence { strata: Vec::new(), ..evidence }.counts(Basis::All).misses(), 5.0, "nothing was measured");
 }
 
 #[test]
@@ -74,7 +71,7 @@ fn what_was_measured_completely_is_counted_as_it_is() {
     };
     let evidence = Evidence { known, ..plain };
     // 48 accesses of it are no first touches.
-    close(evidence.factor(&evidence.measured), (32_000.0 - 48.0) / 3200.0);
+    close(evidence.factor(), (32_000.0 - 48.0) / 3200.0);
     close(evidence.counts(Basis::All).misses(), 5.0 + 10.0 + 384.0 * (32_000.0 - 48.0) / 3200.0);
 }
 
@@ -203,13 +200,14 @@ fn rare_hits_of_later_levels_count_in_cycles() {
 fn each_reason_against_an_interval_is_told() {
     let good = evidence(&in_turn());
     assert_eq!(good.why_no_interval(), None);
-    let cases: [(Evidence, &str); 7] = [
+    let cases: [(Evidence, &str); 8] = [
         (Evidence { placed: false, ..good.clone() }, "where its windows lie"),
         (Evidence { forgets: false, ..good.clone() }, "neither LRU nor random"),
         (Evidence { cold: true, ..good.clone() }, "used last before its windows"),
         (Evidence { stale: true, ..good.clone() }, "8192 pages"),
         (Evidence { threads: 2, ..good.clone() }, "several threads"),
         (Evidence { turns: 9, ..good.clone() }, "several processes that take turns"),
+        (Evidence { core_turns: 9, ..good.clone() }, "threads take turns on a core"),
         (evidence(&in_turn()[..29]), "fewer than 30 windows"),
     ];
     for (evidence, why) in cases {
@@ -295,15 +293,15 @@ fn sums_are_those_of_all_windows() {
     for at in 0..300 {
         let number = if random(5) == 0 { random(at / 3 + 1) } else { at / 3 } as usize;
         let period = [None, Some(5), Some(250)][random(3) as usize];
-        let window = (random(4) > 0).then_some(Window { number, period, short: false });
+        let window = (random(4) > 0).then_some(Window { number, thread: number as u32 % 3, period, short: false });
         let translated = Translated { machine: &machine, counters: Counters::default(), faulting: Counters::default() };
         windows.turn(window, &translated, accesses, false);
         accesses += random(50);
         let now = WindowCounts::now(&translated, accesses);
-        let mut all = WindowSums::default();
-        windows.from(0, &now).iter().for_each(|window| all.add(window, sampling));
-        let sums = windows.sums(&now, sampling);
-        assert_eq!((sums.known, sums.measured, sums.others), (all.known, all.measured, all.others), "{at}");
+        let mut all: BTreeMap<u32, WindowSums> = BTreeMap::new();
+        let of_window = |window: &Begun| all.entry(window.thread).or_default().add(window, sampling);
+        windows.from(0, &now).iter().for_each(of_window);
+        assert_eq!(windows.sums(&now, sampling), all, "{at}");
     }
-    assert!(windows.first.get().0 > 50);
+    assert!(windows.first.borrow().0 > 50);
 }
