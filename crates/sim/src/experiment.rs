@@ -60,6 +60,12 @@ pub fn run_parts(
     progress: &(dyn Fn(Progress) + Sync),
     watch: &Watch,
 ) -> Result<Vec<Run>, Error> {
+    if watch.cores.is_some_and(|cores| cores.migrate) && source.info().sampling.is_some() {
+        let workload = &source.info().workload;
+        return Err(Error::Usage(format!(
+            "{workload}: is sampled, and when its threads would migrate in gaps is not known: leave out --migrate"
+        )));
+    }
     match watch.cores {
         Some(cores) => run_pass(setups, &mut OnCores::new(source, cores), stop, progress, watch),
         None => run_pass(setups, source, stop, progress, watch),

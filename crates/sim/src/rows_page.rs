@@ -18,7 +18,8 @@ pub fn rows_page(rows: &[Row]) -> String {
 }
 
 /// What rows differ in, and how a row says it.
-const AXES: [(&str, fn(&Row) -> String); 3] = [
+type Differing = (&'static str, fn(&Row) -> String);
+const AXES: [Differing; 3] = [
     ("program", |row| row.workload.clone()),
     ("machine", |row| match &row.kernel {
         Some(kernel) => format!("{} with {kernel}", row.machine),
@@ -34,7 +35,7 @@ fn explorer(rows: &[Row], certainty: &Certainty) -> Option<Explorer> {
     for of_machine in rows.chunk_by(|a, b| (&a.workload, &a.machine) == (&b.workload, &b.machine)) {
         let base = of_machine.iter().find(|row| row.is_base());
         for row in of_machine.iter().filter(|row| row.complete) {
-            let number = |(axis, (_, of)): (&mut ExploredAxis, (&str, fn(&Row) -> String))| {
+            let number = |(axis, (_, of)): (&mut ExploredAxis, Differing)| {
                 let value = of(row);
                 axis.values.iter().position(|known| *known == value).unwrap_or_else(|| {
                     axis.values.push(value);
