@@ -104,7 +104,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let number = words.get(1).ok_or(USAGE)?.parse()?;
         match option.as_str() {
             "-n" => samplings = number,
-            _ => watch.cores = Some(Cores { number: u32::try_from(number)?, quantum: Cores::QUANTUM }),
+            _ => watch.cores = Some(Cores::new(u32::try_from(number)?)),
         }
         words.drain(..2);
     }

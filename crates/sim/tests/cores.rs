@@ -340,7 +340,7 @@ fn a_sample_of_threads_that_take_turns_on_a_core_has_no_interval() {
         let row = rows_on(&setups, &mut Sample::new(Box::new(unlike(4)), sampling), on).remove(0);
         row.sampled.unwrap().why_no_interval
     };
-    let in_turn = |number| Some(Cores { number, quantum: 3000 });
+    let in_turn = |number| Some(Cores { quantum: 3000, ..Cores::new(number) });
     assert!(why(in_turn(2)).is_some_and(|why| why.contains("threads take turns on a core")));
     assert!(why(in_turn(1)).is_some_and(|why| why.contains("threads take turns on a core")));
     assert_eq!(why(in_turn(4)), None);
