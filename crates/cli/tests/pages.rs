@@ -47,11 +47,11 @@ fn the_package_names_files_that_exist() {
     let named: Vec<&str> = named.filter(|path| !path.starts_with("target/")).collect();
     assert!(named.len() > 4, "{named:?}");
     for path in named {
-        let there = root.join(path.trim_end_matches('*'));
-        let folder = there.parent().unwrap();
-        let begins = there.file_name().unwrap().to_string_lossy().into_owned();
-        let mut names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
-        assert!(names.any(|name| name.to_string_lossy().starts_with(&begins)), "{path}");
+        let (there, ends) = path.split_once('*').unwrap_or((path, ""));
+        let (folder, begins) = there.rsplit_once('/').unwrap_or(("", there));
+        let mut names = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+        let fits = |name: &str| name.starts_with(begins) && name.ends_with(ends);
+        assert!(names.any(|name| fits(&name.to_string_lossy())), "{path}");
     }
     let unit = std::fs::read_to_string(root.join("packaging/superpage.service")).unwrap();
     assert!(unit.contains("\nExecStart=superpage daemon --config /etc/superpage.toml\n"));

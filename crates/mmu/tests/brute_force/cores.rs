@@ -358,7 +358,9 @@ proptest! {
         seed: u64,
         steps in prop::collection::vec(0u8..20, 1..120),
     ) {
-        check(&with_cores()[which], seed, &steps);
+        let machine = &with_cores()[which];
+        println!("{}", machine.name);
+        check(machine, seed, &steps);
     }
 }
 

@@ -71,7 +71,7 @@ impl Table for ChampSim {
                 self.some(1)?;
                 self.fetches = true;
                 let bytes = 1 << if row.line.is_some() { TRACE_LINE_SHIFT } else { TRACE_PAGE_SHIFT };
-                // What only crosses into a page is an instruction there, so that the page is fetched.
+                // What only crosses into a page is an instruction there, so that it is fetched.
                 self.code = Code { start, bytes, count: instructions.max(1), at: 0 };
             }
             kind => {

@@ -1,5 +1,5 @@
-//! The text that Pin's example `pinatrace` writes: `0x401000: R 0x7ffe0010` for a load and `W` for a
-//! store, each by the instruction at the first address; perhaps with the size and the value after
+//! The text that Pin's example `pinatrace` writes: `0x401000: R 0x7ffe0010` for a load and `W` for
+//! a store, each by the instruction at the first address; perhaps with the size and the value after
 //! it. It has no fetches, and instructions without an access are not in it.
 
 use super::by_line::{self, Format, Line, decimal, hexadecimal};
