@@ -2,9 +2,9 @@
 //! trace for each, and the weights that it printed.
 //!
 //! A weight is the share of the program's intervals that are like that one. So counts are weighted,
-//! and ratios are those of the weighted counts: `mpki` is `1000 · Σ w m / Σ w i`, `speedup` is
-//! `Σ w c₀ / Σ w c`, with the cycles `c₀` under `base`. With intervals of one length the first is
-//! the weighted mean of their MPKI; the second is never the mean of their speedups.
+//! and ratios are those of the weighted counts: in sums over intervals `mpki` is `1000 w m / w i`,
+//! and `speedup` is `w c / w d`, with the cycles `c` under `base`. With intervals of one length the
+//! first is the weighted mean of their MPKI; the second is never the mean of their speedups.
 
 use crate::Failure;
 use serde::Serialize;

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_mmu::Mmu;
-use superpage_trace::{Info, OnCores, Source};
+use superpage_trace::{Cores, Info, OnCores, Source};
 
 /// The progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,12 +60,7 @@ pub fn run_parts(
     progress: &(dyn Fn(Progress) + Sync),
     watch: &Watch,
 ) -> Result<Vec<Run>, Error> {
-    if watch.cores.is_some_and(|cores| cores.migrate) && source.info().sampling.is_some() {
-        let workload = &source.info().workload;
-        return Err(Error::Usage(format!(
-            "{workload}: is sampled, and when its threads would migrate in gaps is not known: leave out --migrate"
-        )));
-    }
+    check_migration(watch.cores, source.info())?;
     match watch.cores {
         Some(cores) => run_pass(setups, &mut OnCores::new(source, cores), stop, progress, watch),
         None => run_pass(setups, source, stop, progress, watch),
@@ -152,6 +147,20 @@ fn run_pass(
     }
     compare(&mut runs);
     Ok(runs)
+}
+
+/// Whether the threads of the stream can migrate, if they are to.
+///
+/// # Errors
+/// It is sampled.
+pub fn check_migration(cores: Option<Cores>, info: &Info) -> Result<(), Error> {
+    if cores.is_some_and(|cores| cores.migrate) && info.sampling.is_some() {
+        return Err(Error::Usage(format!(
+            "{}: is sampled, and when its threads would migrate in gaps is not known: leave out --migrate",
+            info.workload
+        )));
+    }
+    Ok(())
 }
 
 /// Whether the stream says which lines caches hold.

@@ -59,7 +59,7 @@ pub use certainty::Certainty;
 pub use disk::Files;
 pub use error::Error;
 pub use estimate::Sampled;
-pub use experiment::{Progress, check_setups, check_stream_lines, compare, run, run_parts};
+pub use experiment::{Progress, check_migration, check_setups, check_stream_lines, compare, run, run_parts};
 pub use fragment::{Fragment, State};
 pub use joinable::ContiguousPercent;
 pub use kept::{Kept, keep};

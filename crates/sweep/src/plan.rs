@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 use superpage_mmu::Machine;
 use superpage_sim::{
-    Conditions, Error, Limit, Setup, Watch, check_memory, check_setups, groups, plan_on_host, plan_policies,
+    Conditions, Error, Limit, Setup, Watch, check_memory, check_migration, check_setups, groups, plan_on_host,
+    plan_policies,
 };
 use superpage_trace::file::Reader;
 use superpage_trace::{Cores, Info, Source, workload};
@@ -205,6 +206,7 @@ impl Plan {
             let watch = self.watch(self.streams[part.stream].cores);
             let setups = self.setups(part)?;
             check_setups(&setups, &self.streams[part.stream].info, self.sweep.lines)?;
+            check_migration(self.streams[part.stream].cores, &self.streams[part.stream].info)?;
             let rows = |(machine, rows): (&str, usize)| std::iter::repeat_n(texts.machines[machine].as_str(), rows);
             let machines: Vec<&str> = part.machines().flat_map(rows).collect();
             let (rows, all) = (setups.len(), groups(&setups, &watch));
