@@ -5,12 +5,14 @@
 
 mod accesses;
 mod given;
+mod observe;
 mod policy;
 mod record;
 mod reproduce;
 mod rows;
 mod simulate;
 mod sweep;
+mod trace;
 mod work;
 
 use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError};
@@ -33,10 +35,21 @@ fn failed(error: Error) -> PyErr {
 fn of_trace(error: superpage_trace::Error) -> PyErr {
     let text = error.to_string();
     match error {
-        superpage_trace::Error::Io { .. } => PyOSError::new_err(text),
+        superpage_trace::Error::Io { path, source } => match source.raw_os_error() {
+            // Python makes it a `FileNotFoundError`, or what else it is.
+            Some(number) => PyOSError::new_err((number, reason(&source), path.into_os_string())),
+            None if source.kind() == std::io::ErrorKind::NotFound => PyFileNotFoundError::new_err(text),
+            None => PyOSError::new_err(text),
+        },
         superpage_trace::Error::Missing { .. } => PyFileNotFoundError::new_err(text),
         _ => PyValueError::new_err(text),
     }
+}
+
+/// The system's reason without its number, which Python adds.
+fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 /// What is left of this process's memory limits, where the system reports them. Simulations look at
@@ -55,17 +68,21 @@ fn limits() -> Vec<Limit> {
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use crate::observe::Event;
+    #[pymodule_export]
     use crate::policy::{Region, System};
     #[pymodule_export]
-    use crate::record::{record, trace_info};
+    use crate::record::record;
     #[pymodule_export]
     use crate::reproduce::{experiments, reproduce};
     #[pymodule_export]
     use crate::rows::Rows;
     #[pymodule_export]
-    use crate::simulate::simulate;
+    use crate::simulate::{misses, simulate};
     #[pymodule_export]
     use crate::sweep::{Folder, Plan};
+    #[pymodule_export]
+    use crate::trace::{trace_info, write_trace};
     use pyo3::prelude::*;
     use superpage_trace::workload;
 
@@ -77,7 +94,7 @@ mod _native {
     /// The version of what this module offers to the package's Python files, which import no other:
     /// superpages/_built.py.
     #[pymodule_export]
-    const INTERFACE: u32 = 3;
+    const INTERFACE: u32 = 4;
 
     /// The names of the built-in machines.
     #[pyfunction]

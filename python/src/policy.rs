@@ -214,6 +214,14 @@ impl Background for Object {
     fn failed(&self) -> Option<String> {
         self.failed.clone()
     }
+
+    fn result(&self) -> Result<Option<String>, String> {
+        let (Ok(object), None) = (&self.object, &self.failed) else { return Ok(None) };
+        Python::attach(|py| {
+            let said = py.import("superpages._policy").and_then(|module| module.call_method1("result", (object,)));
+            said.and_then(|said| said.extract()).map_err(|error| traceback(&error, py))
+        })
+    }
 }
 
 /// A region of an address space that holds a page.

@@ -1,4 +1,4 @@
-//! `superpages.record`, and what a trace holds.
+//! `superpages.record`.
 
 use crate::{of_trace, work};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use superpage_trace::file::{self, Writer};
+use superpage_trace::file::Writer;
 use superpage_trace::record::{Command, exit_status, notes, start};
 use superpage_trace::{Batch, Error, Sampling, Source};
 
@@ -84,11 +84,4 @@ pub(crate) fn record(
         return Err(PyRuntimeError::new_err(what));
     }
     Ok((status, outcome.notes))
-}
-
-/// What a trace holds, as JSON: what `superpage trace info --format json` prints.
-#[pyfunction]
-pub(crate) fn trace_info(py: Python<'_>, path: PathBuf) -> PyResult<String> {
-    let summary = py.detach(|| file::info(&path, false)).map_err(of_trace)?;
-    serde_json::to_string(&summary).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }

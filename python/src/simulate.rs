@@ -1,15 +1,18 @@
 //! `superpages.simulate`.
 
 use crate::accesses::{self, Accesses};
+use crate::observe::Callbacks;
 use crate::policy::{GivenPolicy, check_names};
 use crate::rows::Rows;
 use crate::{failed, given, limits, of_trace, work};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use superpage_pages::{PageSize, parse_bytes};
-use superpage_sim::{Conditions, Setup, Watch, check_memory, plan_policies, rows, run_parts};
+use superpage_sim::{Conditions, MappingMisses, Setup, Watch, check_memory, plan_policies, rows, run_parts};
 use superpage_trace::{Cores, Source, file::Reader, workload};
 
 /// What is simulated.
@@ -94,9 +97,34 @@ fn open(what: &What<'_>, lines: bool) -> PyResult<Box<dyn Source>> {
     }
 }
 
+/// What is run over each stream.
+struct Planned {
+    setups: Vec<Setup>,
+    /// The objects of policies are there as long as these.
+    policies: Vec<GivenPolicy>,
+    watch: Watch,
+}
+
+impl Planned {
+    fn new(machines: &[Bound<'_, PyAny>], policies: &[Bound<'_, PyAny>], words: &Words) -> PyResult<Planned> {
+        let machines = machines.iter().map(|machine| Ok(given::machine(machine)?.0)).collect::<PyResult<Vec<_>>>()?;
+        let policies = policies.iter().map(GivenPolicy::read).collect::<PyResult<Vec<_>>>()?;
+        check_names(&policies)?;
+        let named: Vec<_> = policies.iter().map(|policy| (policy.name.clone(), policy.policy.clone())).collect();
+        let setups = plan_policies(&machines, &named, &words.conditions()?).map_err(failed)?;
+        let every = words.every.as_ref().map(|every| word("every", every)).transpose()?;
+        let cores = words.cores.map(|number| Cores { number, quantum: words.quantum, migrate: words.migrate });
+        Ok(Planned {
+            setups,
+            policies,
+            watch: Watch { contiguity: words.contiguity, lines: words.lines, every, cores },
+        })
+    }
+}
+
 /// Simulates streams, one after the other, each in one pass over all machines and policies.
 #[pyfunction]
-#[pyo3(signature = (streams, machines, policies, words, threads = None, progress = None))]
+#[pyo3(signature = (streams, machines, policies, words, threads = None, progress = None, observe = HashMap::new()))]
 #[allow(clippy::too_many_arguments, reason = "the keywords of Python")]
 pub(crate) fn simulate(
     py: Python<'_>,
@@ -106,15 +134,9 @@ pub(crate) fn simulate(
     words: Words,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
+    observe: HashMap<String, Py<PyAny>>,
 ) -> PyResult<Rows> {
-    let machines = machines.iter().map(|machine| Ok(given::machine(machine)?.0)).collect::<PyResult<Vec<_>>>()?;
-    let policies = policies.iter().map(GivenPolicy::read).collect::<PyResult<Vec<_>>>()?;
-    check_names(&policies)?;
-    let named: Vec<_> = policies.iter().map(|policy| (policy.name.clone(), policy.policy.clone())).collect();
-    let setups: Vec<Setup> = plan_policies(&machines, &named, &words.conditions()?).map_err(failed)?;
-    let every = words.every.as_ref().map(|every| word("every", every)).transpose()?;
-    let cores = words.cores.map(|number| Cores { number, quantum: words.quantum, migrate: words.migrate });
-    let watch = Watch { contiguity: words.contiguity, lines: words.lines, every, cores };
+    let Planned { setups, policies, watch } = Planned::new(&machines, &policies, &words)?;
     let limits = limits();
     let mut sources = Vec::new();
     for what in &streams {
@@ -122,8 +144,10 @@ pub(crate) fn simulate(
         check_memory(&setups, &watch, &limits).map_err(failed)?;
         sources.push(source);
     }
-    let called = policies.iter().any(GivenPolicy::is_object);
+    let observed = !observe.is_empty();
+    let called = observed || policies.iter().any(GivenPolicy::is_object);
     let run = |ticket: &work::Ticket| {
+        let callbacks = Callbacks::new(observe, Arc::clone(&ticket.stop));
         work::with_threads(threads, called.then_some(ticket), || {
             let mut all = Vec::new();
             let (mut before, of) = (0, sources.iter().map(|source| source.info().runs).sum());
@@ -133,7 +157,10 @@ pub(crate) fn simulate(
                     done.store(progress.runs, Ordering::Relaxed);
                     ticket.progress(before + progress.runs, of);
                 };
-                let runs = run_parts(&setups, source.as_mut(), &ticket.stop, &progress, &watch).map_err(failed)?;
+                let looked_on = observed.then(|| callbacks.look_on(&setups, &source.info().workload));
+                let setups = looked_on.as_ref().unwrap_or(&setups);
+                let runs = run_parts(setups, source.as_mut(), &ticket.stop, &progress, &watch).map_err(failed)?;
+                callbacks.failed()?;
                 all.extend(rows(runs, words.parts));
                 before += done.into_inner();
             }
@@ -141,4 +168,35 @@ pub(crate) fn simulate(
         })?
     };
     work::run(py, progress.as_ref(), run)?
+}
+
+/// The start and end of a mapping, its misses, and its pages that missed.
+type MissesOf = (u64, u64, u64, u64);
+
+/// The misses of a stream by mapping, on one machine under one policy.
+#[pyfunction]
+#[pyo3(signature = (stream, machine, policy, words, progress = None))]
+#[allow(clippy::too_many_arguments, reason = "the keywords of Python")]
+pub(crate) fn misses(
+    py: Python<'_>,
+    stream: What<'_>,
+    machine: Bound<'_, PyAny>,
+    policy: Bound<'_, PyAny>,
+    words: Words,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<(Rows, Vec<MissesOf>)> {
+    let Planned { setups, policies, watch } = Planned::new(&[machine], &[policy], &words)?;
+    let setup = setups.iter().find(|setup| setup.policy() == policies[0].name).expect("it was planned");
+    let mut source = open(&stream, words.lines)?;
+    check_memory(std::slice::from_ref(setup), &watch, &limits()).map_err(failed)?;
+    let called = policies[0].is_object();
+    let run = |ticket: &work::Ticket| {
+        work::with_threads(called.then_some(1), called.then_some(ticket), || {
+            let progress = |progress: superpage_sim::Progress| ticket.progress(progress.runs, progress.of);
+            superpage_sim::misses(setup, source.as_mut(), &ticket.stop, &progress, &watch).map_err(failed)
+        })?
+    };
+    let (row, misses) = work::run(py, progress.as_ref(), run)??;
+    let of = |of: MappingMisses| (of.mapping.start, of.mapping.end, of.misses, of.pages);
+    Ok((Rows::from(vec![row]), misses.into_iter().map(of).collect()))
 }

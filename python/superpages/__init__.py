@@ -1,10 +1,14 @@
 """Memory pages of several sizes: what superpages do for programs, as data frames.
 
 >>> import superpages
->>> rows = superpages.simulate("random:bytes=256M,references=1M", machines="zen5", policies=["thp", "reservation"])
->>> print(rows)                   # the command's table
->>> import pandas                 # or polars, duckdb, pyarrow: none of them is needed
->>> pandas.DataFrame.from_arrow(rows)[["policy", "tlb_misses", "speedup"]]
+>>> rows = superpages.simulate("random:bytes=64M,references=100K", machines="zen5", policies=["thp", "reservation"])
+>>> rows.column("policy")         # print(rows) shows the command's table
+['base', 'thp', 'reservation']
+>>> rows[1]["tlb_misses"] < rows[0]["tlb_misses"]
+True
+>>> import pyarrow                # or pandas, polars, duckdb: none of them is needed
+>>> pyarrow.table(rows).num_rows
+3
 
 A row is one simulation, with the keys of ``superpage sim --format json`` (docs/rows.md says what each is, and its unit). Same input, same
 rows, to the byte, as the command's.
@@ -12,8 +16,6 @@ rows, to the byte, as the command's.
 
 from __future__ import annotations
 
-import array as _array
-import difflib as _difflib
 import json as _json
 import os as _os
 import pathlib as _pathlib
@@ -25,21 +27,27 @@ from collections.abc import Sequence as _Sequence
 from typing import Any as _Any
 
 from . import _built as _built  # first: whether the rest can be used
-from . import _given, _native
+from . import _given, _native, _observe
 from ._given import listed as _list
 from ._given import optional as _optional
-from ._native import Region, Rows, System
+from ._native import Event, Region, Rows, System
 from ._native import __version__ as __version__
 from ._policy import Policy
+from ._policy import refuse_misspelt as _refuse_misspelt
+from ._policy import told_apart as _told_apart
 from ._progress import watched as _watched
+from ._toml import toml as _toml
+from ._workload import streams as _streams
 
 _Progress = bool | _Callable[[int, int], object] | None
 _Machine = str | _os.PathLike[str] | dict[str, _Any]
 _Policy = str | _os.PathLike[str] | dict[str, _Any] | Policy | type[Policy]
 # The last two: an array of addresses, or a generator of them.
+_Observer = _Callable[[Event], object] | object
 _Workload = str | _os.PathLike[str] | _Any | _Iterable[_Any]
 
 __all__ = [
+    "Event",
     "Policy",
     "Region",
     "Rows",
@@ -47,6 +55,7 @@ __all__ = [
     "experiments",
     "machine_text",
     "machines",
+    "misses",
     "overlays",
     "policies",
     "policy_help",
@@ -56,6 +65,7 @@ __all__ = [
     "sweep",
     "trace_info",
     "workloads",
+    "write_trace",
 ]
 
 
@@ -127,6 +137,7 @@ def simulate(
     access_bytes: int = 8,
     name: str = "accesses",
     up_to_cut: bool = False,
+    observe: _Observer | None = None,
     threads: int | None = None,
     progress: _Progress = None,
 ) -> Rows:
@@ -163,6 +174,11 @@ def simulate(
         For an array of addresses: an array of as many truths, whether each access is a write. Otherwise all are reads.
     instructions, access_bytes, name
         For arrays: instructions executed for each access, bytes of each, and what rows call the workload.
+    observe : callable, or object with methods
+        Sees what happens, free of charge in modelled time: a function ``f(event)`` of each `Event`, or an object with methods that are
+        called ``map unmap protect discard grow remap fork exec exit mark fault promote demote sample``, each with the events of its kind;
+        ``sample``, the counters at a moment, needs ``every=``. One event is over before the next, of whichever simulation. An exception
+        ends the call. It is the object itself, not a copy.
     threads : int
         Threads for this call, instead of one for each core. The rows are the same with any number.
     progress : bool or callable
@@ -182,25 +198,25 @@ def simulate(
     KeyboardInterrupt
         Ctrl-C: the simulation has ended, and its rows are gone.
     """
-    words = dict(
-        sizes=None if sizes is None else [_given.size("sizes", size) for size in _list(sizes)],
-        memory=_optional(_given.size, "memory", memory),
-        swap=_optional(_given.size, "swap", swap),
-        files=_given.text("files", files, "warm or cold"),
-        digest=_given.text("digest", digest, "fast or sha-1"),
-        background=_optional(_given.text, "background", background, "core or program"),
-        time_scale=_given.whole("time_scale", time_scale, 1_000_000, 1),
-        fragment=_given.share("fragment", fragment),
-        seed=_given.whole("seed", seed),
-        host_policies=[_policy_text(policy, "host_policies") for policy in _list(host_policies)],
-        kernels=_given.texts("kernels", kernels, "the name of a kernel's model with its switches"),
-        parts=_given.truth("parts", parts),
-        contiguity=_given.truth("contiguity", contiguity),
-        lines=_given.truth("lines", lines),
-        every=_optional(_given.text, "every", every, "a time such as 100ms, or a number of instructions such as 10M"),
-        cores=_optional(_given.whole, "cores", cores, 4096, 1),
-        quantum=_given.whole("quantum", quantum, (1 << 63) - 1, 1),
-        migrate=_given.truth("migrate", migrate),
+    words = _words(
+        memory=memory,
+        swap=swap,
+        sizes=sizes,
+        fragment=fragment,
+        seed=seed,
+        files=files,
+        digest=digest,
+        background=background,
+        time_scale=time_scale,
+        host_policies=host_policies,
+        kernels=kernels,
+        parts=parts,
+        contiguity=contiguity,
+        lines=lines,
+        every=every,
+        cores=cores,
+        quantum=quantum,
+        migrate=migrate,
     )
     up_to_cut = _given.truth("up_to_cut", up_to_cut)
     threads = _optional(_given.whole, "threads", threads, 1024, 1)
@@ -208,8 +224,103 @@ def simulate(
     streams = _streams(workload, writes, words_of_accesses, up_to_cut)
     given = [_machine(machine) for machine in _list(machines)]
     chosen = [_policy(policy) for policy in _list(policies)]
+    seen = _observe.callbacks(observe, every)
     with _watched(progress, "runs") as bar:
-        return _native.simulate(streams, given, chosen, words, threads, bar)
+        return _native.simulate(streams, given, chosen, words, threads, bar, seen)
+
+
+def misses(
+    workload: _Workload,
+    *,
+    machine: _Machine = "golden-cove",
+    policy: _Policy = "base",
+    memory: str | int | None = None,
+    cores: int | None = None,
+    writes: _Any = None,
+    progress: _Progress = None,
+) -> list[dict[str, _Any]]:
+    """The TLB misses of a program by mapping, those with most first: ``pandas.DataFrame(superpages.misses("sort.sp"))``.
+
+    A mapping is what the program got of one call, as of ``mmap``; its heap is one. Where something was mapped twice, the last one counts; what
+    several processes have at an address is one. Sites of allocations are not known: a recording has mappings, no calls of ``malloc``.
+
+    >>> import superpages
+    >>> [each["share"] for each in superpages.misses("random:bytes=16M,references=20K", machine="zen5")]
+    [1.0]
+
+    Parameters
+    ----------
+    workload, machine, policy, memory, cores, writes, progress
+        As of `simulate`: one workload or trace, one machine, one policy.
+
+    Returns
+    -------
+    list of dict
+        Of each mapping that missed: ``address`` and ``bytes`` (`None` for what was in none), ``missed_pages``, its base pages that missed,
+        ``misses``, and ``share`` of all misses, from 0 to 1.
+
+    Raises
+    ------
+    RuntimeError
+        The run has ended early, as for lack of memory.
+    """
+    if isinstance(workload, (list, tuple)):
+        raise _given.wrong("workload", "one workload or trace", workload)
+    words = _words(memory=memory, cores=cores)
+    (stream,) = _streams(workload, writes, {"name": "accesses", "bytes": 8, "instructions": 1}, False)
+    with _watched(progress, "runs") as bar:
+        rows, found = _native.misses(stream, _machine(machine), _policy(policy), words, bar)
+    if not rows[0]["complete"]:
+        raise RuntimeError(rows[0]["error"])
+    every = sum(count for _, _, count, _ in found)
+    return [
+        {
+            "address": start if end else None,
+            "bytes": end - start if end else None,
+            "missed_pages": pages,
+            "misses": count,
+            "share": count / every,
+        }
+        for start, end, count, pages in found
+    ]
+
+
+def write_trace(
+    path: str | _os.PathLike[str],
+    addresses: _Any,
+    *,
+    writes: _Any = None,
+    instructions: int = 1,
+    access_bytes: int = 8,
+    name: str = "accesses",
+    lines: bool = False,
+    progress: _Progress = None,
+) -> _pathlib.Path:
+    """Writes an array of accesses, or what a generator yields, as a trace: ``simulate(path)`` has the rows that ``simulate(addresses)`` has.
+
+    Parameters
+    ----------
+    path
+        The trace to write, ``something.sp``.
+    addresses, writes, instructions, access_bytes, name
+        As of `simulate`.
+    lines
+        Whether the trace also says which lines of caches are accessed, for ``simulate(path, lines=True)``.
+
+    Returns
+    -------
+    pathlib.Path
+        The trace.
+    """
+    if isinstance(addresses, (str, _os.PathLike)):
+        raise _given.wrong("addresses", "an array of addresses or a generator of them", addresses)
+    there = _pathlib.Path(_given.path("path", path, "the path of the trace"))
+    words = {"name": _given.text("name", name), "bytes": access_bytes, "instructions": instructions}
+    (stream,) = _streams(addresses, writes, words, False)
+    lines = _given.truth("lines", lines)
+    with _watched(progress, "runs") as bar:
+        _native.write_trace(there, stream, lines, bar)
+    return there
 
 
 def record(
@@ -308,6 +419,8 @@ def reproduce(
         estimate``. Warnings name what could not be run.
     """
     chosen = _given.texts("names", names, "the name of a paper, of an experiment, or the path of an experiment file")
+    for each in chosen:
+        _given.there(each)
     folders = _given.path("corpus", corpus, "the path of a folder"), _given.path("programs", programs, "the path of a folder")
     long = _given.truth("long", long)
     with _watched(progress, "runs") as bar:
@@ -384,7 +497,7 @@ def _spec(spec) -> tuple[str, str, list]:
     if "machine" in axes:
         expected = "a name, the path of a file, or a dict"
         axes["machine"] = [
-            _named(machine, machines) if isinstance(machine, dict) else _given.path("axes.machine", machine, expected)
+            _named(machine, machines) if isinstance(machine, dict) else _given.there(_given.path("axes.machine", machine, expected))
             for machine in _list(axes["machine"])
         ]
     if "host-policy" in axes:
@@ -405,127 +518,23 @@ def _named(machine: dict[str, _Any], machines: dict[str, dict[str, _Any]]) -> st
     return name
 
 
-def _told_apart(policy) -> str:
-    """What a policy does, as text: the sources of its class, of those that it inherits from and of the functions that these name, with the
-    values that they name, its answers and its attributes."""
-    import dis
-    import inspect
-
-    _, answers, chosen = policy
-    said: dict[str, str] = {}
-
-    def source(what):
-        try:
-            return inspect.getsource(what)
-        except (OSError, TypeError):
-            raise ValueError(
-                f"policy {policy[0]}: the source of {what.__name__} cannot be read, so a sweep cannot tell it from others: "
-                "define it in a file or a notebook"
-            ) from None
-
-    def value(name, item):
-        if inspect.ismodule(item) or inspect.isbuiltin(item) or getattr(item, "__module__", None) in ("builtins", "superpage"):
-            return
-        if inspect.isclass(item):
-            return of_class(item)
-        if inspect.isfunction(item):
-            return function(item)
-        text = f"{item.dtype} {item.shape} {item.tobytes()!r}" if hasattr(item, "tobytes") else repr(item)
-        if " at 0x" in text:
-            raise ValueError(
-                f"policy {policy[0]}: a sweep cannot tell {name} from others, since it prints as {text}: give its class a __repr__"
-            )
-        said[name] = text
-
-    def function(item):
-        name = f"{item.__module__}.{item.__qualname__}"
-        if name in said or item.__module__.partition(".")[0] == "superpage":
-            return
-        said[name] = source(item)
-        named = dict(zip(item.__code__.co_freevars, (cell.cell_contents for cell in item.__closure__ or ())))
-        codes = [item.__code__]
-        for code in codes:
-            codes += filter(inspect.iscode, code.co_consts)
-            loaded = (step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
-            named |= {word: item.__globals__[word] for word in loaded if word in item.__globals__}
-        for word, of in sorted(named.items()):
-            value(f"{name}: {word}", of)
-
-    def of_class(item):
-        name = f"{item.__module__}.{item.__qualname__}"
-        if name in said or item in (object, Policy):
-            return
-        said[name] = source(item)
-        for base in item.__bases__:
-            value(name, base)
-        for word, of in sorted(vars(item).items()):
-            if inspect.isfunction(of):
-                function(of)
-            elif not word.startswith("__") and not inspect.isdatadescriptor(of):
-                value(f"{name}.{word}", of)
-
-    of_class(type(chosen))
-    for word, of in sorted(vars(chosen).items()):
-        value(f"self.{word}", of)
-    return "\n".join([*said.values(), answers, *said])
-
-
-def _toml(value, path=()) -> str:
-    """A dict as TOML: of each table its own keys first, then the tables in it."""
-    if not path and not isinstance(value, dict):
-        raise TypeError(f"expected a dict, not {type(value).__name__}")
-    lines, tables = [], []
-    for key, item in value.items():
-        name = _toml_text(str(key))
-        if isinstance(item, dict):
-            tables.append(f"[{'.'.join([*path, name])}]\n{_toml(item, (*path, name))}")
-        elif isinstance(item, (list, tuple)) and item and all(isinstance(each, dict) for each in item):
-            for each in item:
-                tables.append(f"[[{'.'.join([*path, name])}]]\n{_toml(each, (*path, name))}")
-        elif item is not None:
-            lines.append(f"{name} = {_toml_value(item, key)}\n")
-    return "".join(lines + tables)
-
-
-def _toml_text(text: str) -> str:
-    """A string of TOML: as JSON's, but that TOML knows no pairs of surrogates."""
-    return _json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _toml_value(item, key) -> str:
-    if isinstance(item, bool):
-        return "true" if item else "false"
-    if isinstance(item, int):
-        return int.__repr__(item)
-    if isinstance(item, float):  # also numpy's, which print otherwise
-        return float.__repr__(item)
-    if isinstance(item, (str, _os.PathLike)):
-        return _toml_text(_os.fspath(item))
-    if isinstance(item, (list, tuple, range)):
-        return "[" + ", ".join(_toml_value(each, key) for each in item) + "]"
-    if isinstance(item, dict):
-        return "{" + ", ".join(f"{_toml_text(str(k))} = {_toml_value(v, k)}" for k, v in item.items()) + "}"
-    if hasattr(item, "tolist"):  # an array or a number of numpy's
-        return _toml_value(item.tolist(), key)
-    raise TypeError(f"{key}: expected text, a number, a truth, a list or a dict, not {type(item).__name__}")
-
-
 def _machine(machine):
     """A name, or a name with parts that are texts of files."""
     if not isinstance(machine, dict):
-        return _given.path("machines", machine, "a name, the path of a file, or a dict")
+        return _given.there(_given.path("machines", machine, "a name, the path of a file, or a dict"))
     own = {key: value for key, value in machine.items() if key != "from"}
     if "from" not in machine:
         return "dict.toml", {"dict.toml": _toml(own)}
     own.setdefault("name", "dict")
     own.setdefault("description", "What a dict says.")
-    return f"{_given.path('machines: from', machine['from'], 'the name of a machine, or the path of a file')}+dict.toml", {"dict.toml": _toml(own)}
+    base = _given.there(_given.path("machines: from", machine["from"], "the name of a machine, or the path of a file"))
+    return f"{base}+dict.toml", {"dict.toml": _toml(own)}
 
 
 def _policy_text(policy, argument="policies") -> str:
     if not isinstance(policy, dict):
         kinds = "or a dict" if "host" in argument else "a dict, or an object of a superpages.Policy"
-        return _given.path(argument, policy, f"a name, the path of a file, {kinds}")
+        return _given.there(_given.path(argument, policy, f"a name, the path of a file, {kinds}"))
     parameters = policy.get("parameters", {})
     if not isinstance(parameters, dict):
         raise _given.wrong(f"{argument}: parameters", "a dict", parameters)
@@ -535,7 +544,7 @@ def _policy_text(policy, argument="policies") -> str:
     own.pop("parameters", None)
     if name is None:
         raise ValueError(f'{argument}: a dict needs "from", the policy that it differs from, as {{"from": "reservation"}}')
-    name = _given.path(f"{argument}: from", name, "the name of a policy, or the path of a file")
+    name = _given.there(_given.path(f"{argument}: from", name, "the name of a policy, or the path of a file"))
     words = {True: "on", False: "off"}
     pairs = ",".join(f"{key}={words[value] if isinstance(value, bool) else value}" for key, value in own.items())
     return f"{name}{',' if ':' in name else ':'}{pairs}" if pairs else name
@@ -557,84 +566,45 @@ def _policy(policy, argument="policies"):
     return _policy_text(policy, argument)
 
 
-def _refuse_misspelt(name, kind):
-    """Refuses a class whose names nobody looks for: it would run as its answers alone."""
-    called = ("tick", "faulted", "missed", "gone")
-    known = (*called, "name", "answers", "interval")
-    own = {name: item for each in kind.__mro__ if each not in (Policy, object) for name, item in vars(each).items()}
-    public = {name: item for name, item in own.items() if not name.startswith("_") and name not in known}
-    for given in public:
-        near = _difflib.get_close_matches(given, [each for each in known if each not in own], 1, 0.75)
-        if near:
-            raise TypeError(f"policy {name}: superpages looks for {near[0]}, not for {given}: was that meant?")
-    methods = [given for given, item in public.items() if callable(item)]
-    if methods and not any(each in own for each in called):
-        raise TypeError(f"policy {name}: nobody calls {', '.join(methods)}; expected one of {', '.join(called)}")
-
-
-def _streams(workload, writes, words, up_to_cut):
-    workload, writes = _column(workload), _column(writes)
-    array = hasattr(workload, "__array_interface__") or isinstance(workload, (_array.array, memoryview))
-    named = isinstance(workload, (str, _os.PathLike)) or (
-        isinstance(workload, (list, tuple)) and all(isinstance(each, (str, _os.PathLike)) for each in workload)
+def _words(
+    *,
+    memory=None,
+    swap=None,
+    sizes=None,
+    fragment: float | str = 0,
+    seed=0,
+    files="warm",
+    digest="fast",
+    background=None,
+    time_scale=1,
+    host_policies=(),
+    kernels=(),
+    parts=False,
+    contiguity=False,
+    lines=False,
+    every=None,
+    cores=None,
+    quantum=10_000_000,
+    migrate=False,
+):
+    """The conditions of simulations, in the words of the command's flags."""
+    return dict(
+        sizes=None if sizes is None else [_given.size("sizes", size) for size in _list(sizes)],
+        memory=_optional(_given.size, "memory", memory),
+        swap=_optional(_given.size, "swap", swap),
+        files=_given.text("files", files, "warm or cold"),
+        digest=_given.text("digest", digest, "fast or sha-1"),
+        background=_optional(_given.text, "background", background, "core or program"),
+        time_scale=_given.whole("time_scale", time_scale, 1_000_000, 1),
+        fragment=_given.share("fragment", fragment),
+        seed=_given.whole("seed", seed),
+        host_policies=[_policy_text(policy, "host_policies") for policy in _list(host_policies)],
+        kernels=_given.texts("kernels", kernels, "the name of a kernel's model with its switches"),
+        parts=_given.truth("parts", parts),
+        contiguity=_given.truth("contiguity", contiguity),
+        lines=_given.truth("lines", lines),
+        every=_optional(_given.text, "every", every, "a time such as 100ms, or a number of instructions such as 10M"),
+        cores=_optional(_given.whole, "cores", cores, 4096, 1),
+        quantum=_given.whole("quantum", quantum, (1 << 63) - 1, 1),
+        migrate=_given.truth("migrate", migrate),
     )
-    if named and (words["name"], words["bytes"], words["instructions"]) != ("accesses", 8, 1):
-        raise TypeError("instructions, access_bytes, name: go with arrays of addresses, not with workloads that have a name")
-    words["instructions"] = _given.whole("instructions", words["instructions"], 2**32 - 1)
-    words["bytes"] = _given.whole("access_bytes", words["bytes"], 2**20)
-    if writes is not None and not array:
-        raise TypeError("writes: goes with one array of addresses; a generator yields pairs (addresses, writes)")
-    if isinstance(workload, (list, tuple)) and all(isinstance(each, (str, _os.PathLike)) for each in workload):
-        if not workload:
-            raise ValueError("workload: an empty list; expected workloads or traces")
-        return [_stream(each, up_to_cut) for each in workload]
-    if isinstance(workload, (str, _os.PathLike)):
-        return [_stream(workload, up_to_cut)]
-    if array:
-        pieces = [(workload, writes)]
-    elif isinstance(workload, (list, tuple)) and any(isinstance(each, (str, bytes, int, float, _os.PathLike)) for each in workload):
-        other = next(each for each in workload if not isinstance(each, (str, _os.PathLike)))
-        expected = "names and paths in a list, or an array of addresses, as numpy.array([...], numpy.uint64)"
-        raise _given.wrong("workload", expected, other)
-    elif hasattr(workload, "__iter__") and not isinstance(workload, (bytes, dict)):
-        pieces = workload
-    else:
-        raise _given.wrong("workload", "a name, a path, an array of addresses or a generator of them", workload)
-    return [{"pieces": (_piece(piece) for piece in pieces), **words}]
-
-
-def _stream(workload, up_to_cut):
-    if isinstance(workload, str) and not workload.endswith(".sp"):
-        return workload
-    return _os.fspath(workload), up_to_cut
-
-
-def _column(given):
-    """What a column of pandas or polars, or an array of pyarrow, holds; anything else as it is."""
-    if hasattr(given, "mask") and hasattr(given, "compressed"):
-        raise ValueError("a masked array: give what counts, as .compressed()")
-    if not hasattr(given, "to_numpy"):
-        return given
-    try:
-        values = given.to_numpy(zero_copy_only=False)
-    except TypeError:
-        values = given.to_numpy()
-    if values.ndim != 1:
-        raise ValueError(f"a table of {values.ndim} dimensions: give one column")
-    return values
-
-
-def _piece(piece):
-    """Addresses and writes, as memory of 64-bit numbers and of bytes."""
-    addresses, writes = map(_column, piece) if isinstance(piece, tuple) and len(piece) == 2 else (piece, None)
-    addresses = _column(addresses)
-    if isinstance(addresses, (list, range)):
-        addresses = _array.array("Q", addresses)
-    if writes is not None:
-        if isinstance(writes, (list, tuple)):
-            writes = bytes(bool(write) for write in writes)
-        view = memoryview(writes)
-        if view.format == "?":
-            view = memoryview(view.tobytes())
-        writes = view
-    return addresses, writes

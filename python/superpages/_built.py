@@ -1,7 +1,7 @@
 """Is the native module there, and made for these files?"""
 
 # As in src/lib.rs: one more there and here with each change of what the native module offers.
-INTERFACE = 3
+INTERFACE = 4
 
 try:
     from . import _native

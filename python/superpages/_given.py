@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
+import errno
 import operator
 import os
 import reprlib
 
 
-def wrong(name, expected, value, kind=TypeError):
+def wrong(name, expected, value, kind: type[Exception] = TypeError) -> Exception:
     """The error for an argument."""
     return kind(f"{name}: expected {expected}, not {reprlib.repr(value)} ({type(value).__name__})")
 
@@ -69,6 +71,29 @@ def share(name, value) -> str:
         return str(float(value))
     except (TypeError, ValueError):
         raise wrong(name, 'a number from 0 to 1, or text as "2M:0.5"', value) from None
+
+
+def public(kind, without=(object,)) -> dict:
+    """The public names of a class and of those that it is made from, without these, and what they stand for."""
+    own = {name: item for each in reversed(kind.__mro__) if each not in without for name, item in vars(each).items()}
+    return {name: item for name, item in own.items() if not name.startswith("_")}
+
+
+def refuse_near(what, names, known):
+    """Refuses a name that nobody looks for and that nearly is one that is looked for, and is not there."""
+    for name in sorted(set(names) - set(known)):
+        near = difflib.get_close_matches(name.lower(), [each for each in known if each not in names], 1, 0.75)
+        if near:
+            raise TypeError(f"{what}: superpages looks for {near[0]}, not for {name}: was that meant?")
+
+
+def there(named):
+    """The name of a machine, a policy or an experiment, after a look at the files that its parts name."""
+    for part in named.split("+"):
+        file = part.partition(":")[0]
+        if file.endswith(".toml") and not os.path.exists(file):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
+    return named
 
 
 def progress(value):

@@ -44,6 +44,40 @@ class Rows:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
     def __arrow_c_schema__(self) -> Any: ...
 
+class Event:
+    """Something that happened in a simulation, as ``observe=`` of `superpages.simulate` sees it."""
+
+    @property
+    def kind(self) -> str:
+        """``"map"``, ``"unmap"``, ``"protect"``, ``"discard"``, ``"grow"``, ``"remap"``, ``"fork"``, ``"exec"``, ``"exit"`` or ``"mark"``: what
+        the program asked for; ``"fault"``, ``"promote"``, ``"demote"``: what the kernel did; ``"sample"``: the counters at a moment."""
+    @property
+    def workload(self) -> str:
+        """The workload, as in rows."""
+    @property
+    def machine(self) -> str:
+        """The machine, as in rows."""
+    @property
+    def policy(self) -> str:
+        """The policy, as in rows; on a host with a policy, ``"thp on base"``."""
+    @property
+    def seconds(self) -> float:
+        """The modelled time."""
+    @property
+    def space(self) -> int:
+        """The address space, as policies name it."""
+    @property
+    def address(self) -> int:
+        """Where it begins, in bytes."""
+    @property
+    def bytes(self) -> int:
+        """How long it is: of a fault, the page that maps the address then."""
+    @property
+    def detail(self) -> Any:
+        """Of ``map``, ``"anonymous"``, ``"file"``, ``"heap"`` or ``"stack"``; of ``remap``, the address before; of ``fork``, the number of the
+        child; of ``mark``, its text; of ``fault``, how it was resolved, as ``"zero"``; of ``promote``, ``"in-place"`` or ``"whole"`` (at once,
+        or by copying); of ``demote``, the bytes of the pages that replace it; of ``sample``, a dict (``series`` in docs/rows.md)."""
+
 class Region:
     """An aligned part of an address space, of the size of a level, that holds a page."""
 
@@ -134,7 +168,14 @@ def simulate(
     words: Any,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
+    observe: dict[str, Callable[[Event], object]] = ...,
 ) -> Rows: ...
+def misses(
+    stream: Any, machine: Any, policy: Any, words: Any, progress: Callable[[int, int], object] | None = None
+) -> tuple[Rows, list[tuple[int, int, int, int]]]: ...
+def write_trace(
+    path: str | PathLike[str], accesses: Any, lines: bool = False, progress: Callable[[int, int], object] | None = None
+) -> None: ...
 def record(
     command: list[str],
     output: str | PathLike[str],

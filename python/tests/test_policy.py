@@ -1,7 +1,10 @@
 """Policies in Python: those of the tutorial in both languages, what they see, and how they fail."""
 
+import collections
 import json
+import pickle
 
+import numpy as np
 import pytest
 
 import superpages
@@ -173,3 +176,70 @@ def test_what_is_no_policy_is_told():
 
     with pytest.raises(ValueError, match="no parameter `nonsense`"):
         superpages.simulate(WORKLOAD, policies=Wrong)
+
+
+class Counts(superpages.Policy):
+    """Counts, and says at the end what it has counted."""
+
+    interval = 1e-3
+
+    def __init__(self):
+        self.faults = collections.Counter()
+        self.ticks = 0
+
+    def faulted(self, space, page, level):
+        self.faults[level] += 1
+
+    def tick(self, now, system):
+        self.ticks += 1
+
+    def result(self):
+        return {"ticks": self.ticks, "faults": self.faults, "mean": np.float64(0.5), "pages": np.arange(3), "none": float("nan"), "of": {1}}
+
+
+def test_what_a_policy_has_found_out_comes_back_with_its_row():
+    counted = Counts()
+    rows = superpages.simulate(WORKLOAD, machines=["zen5", "zen4"], policies=counted)
+    assert counted.ticks == 0, "each simulation has its own copy"
+    for row in rows:
+        found = row["policy_result"]
+        if row["policy"] == "base":
+            assert found is None
+            continue
+        assert found["faults"] == {"0": row["faults"]} and found["ticks"] > 1
+        assert (found["mean"], found["pages"], found["none"], found["of"]) == (0.5, [0, 1, 2], None, [1])
+    assert json.loads(rows.column("policy_result")[1]) == rows[1]["policy_result"]
+    # From another process, and from the cells of a sweep.
+    assert pickle.loads(pickle.dumps(rows))[1] == rows[1]
+    swept = superpages.sweep({"sweep": {"name": "one"}, "axes": {"workload": WORKLOAD, "machine": "zen5", "policy": Counts}})
+    assert swept[1]["policy_result"] == rows[1]["policy_result"]
+
+
+def test_a_result_that_is_none_is_the_row_s_error():
+    class Says(superpages.Policy):
+        def tick(self, now, system):
+            pass
+
+        def result(self):
+            return self.what()
+
+    for what, error in [(lambda: [1], "TypeError: result: expected a dict, not [1] (list)"), (lambda: 1 // 0, "ZeroDivisionError")]:
+        says = Says()
+        says.what = what
+        row = superpages.simulate(WORKLOAD, machines="zen5", policies=says)[1]
+        assert error in row["error"] and row["policy_result"] is None and not row["complete"]
+
+
+def test_methods_that_nearly_are_known_are_refused():
+    for given, near in [("Tick", "tick"), ("tick_", "tick"), ("fault", "faulted"), ("miss", "missed"), ("results", "result"), ("misses", "missed")]:
+        methods = {given: lambda self, *given: None}
+        if near != "tick":
+            methods["tick"] = methods[given]
+        kind = type("Mine", (superpages.Policy,), methods)
+        with pytest.raises(TypeError, match=f"policy mine: superpages looks for {near}, not for {given}: was that meant?"):
+            superpages.simulate(WORKLOAD, policies=kind)
+    # What is no method is not taken for one.
+    kind = type("Mine", (superpages.Policy,), {"misses": 0, "tick": lambda self, now, system: None})
+    assert superpages.simulate(WORKLOAD, machines="zen5", policies=kind).column("error") == [None, None]
+    with pytest.raises(TypeError, match="superpages looks for interval, not for intervall"):
+        superpages.simulate(WORKLOAD, policies=type("Mine", (superpages.Policy,), {"intervall": 1, "tick": lambda self, now, system: None}))

@@ -1,8 +1,52 @@
-//! TLB misses counted by region of the address space.
+//! TLB misses counted by region of the address space, and by mapping.
 
-use crate::Hot;
+use crate::{Error, Hot, Progress, Row, Setup, Watch, run_parts};
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 use superpage_pages::{PageRange, PageSize, Vpn};
+use superpage_trace::Source;
+
+/// The TLB misses of a mapping, the last one that was made there. What several processes have at an
+/// address is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappingMisses {
+    /// Its addresses; empty if what missed was in none.
+    pub mapping: Range<u64>,
+    /// Its misses.
+    pub misses: u64,
+    /// How many of its base pages missed.
+    pub pages: u64,
+}
+
+/// Runs a setup and counts the misses of each mapping, those with most first. Takes some 50 bytes
+/// for each base page that misses.
+///
+/// # Errors
+/// As for [`run_parts`], or the stream is sampled ([`Error::Usage`]).
+pub fn misses(
+    setup: &Setup,
+    source: &mut dyn Source,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(Progress) + Sync),
+    watch: &Watch,
+) -> Result<(Row, Vec<MappingMisses>), Error> {
+    if source.info().sampling.is_some() {
+        let name = &source.info().workload;
+        return Err(Error::Usage(format!("{name} is sampled, and all accesses count: record it without --sample")));
+    }
+    let counted = Setup { miss_region: Some(1), ..setup.clone() };
+    let run = run_parts(std::slice::from_ref(&counted), source, stop, progress, watch)?.remove(0);
+    let mut mappings: BTreeMap<(u64, u64), MappingMisses> = BTreeMap::new();
+    for Hot { misses, mapping, .. } in run.misses.iter().flat_map(|misses| misses.hot(setup.ladder.base())) {
+        let key = (mapping.start, mapping.end);
+        let of = mappings.entry(key).or_insert(MappingMisses { mapping, misses: 0, pages: 0 });
+        (of.misses, of.pages) = (of.misses + misses, of.pages + 1);
+    }
+    let mut all: Vec<MappingMisses> = mappings.into_values().collect();
+    all.sort_by_key(|of| std::cmp::Reverse(of.misses));
+    Ok((run.row, all))
+}
 
 /// The misses of a simulation by region, and what was mapped there. What several processes have at
 /// an address is one.

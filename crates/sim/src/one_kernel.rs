@@ -35,10 +35,11 @@ fn does_the_same(a: &Setup, b: &Setup) -> bool {
 
 /// Whether the kernel does things that depend on misses or on modelled time: a policy with a
 /// background, and idle time in which digests are computed, or there is a model of what it touches;
-/// or whether the misses of this machine are counted by region.
+/// or whether the misses of this machine are counted by region, or somebody looks on.
 pub(crate) fn asks_the_machine(setup: &Setup) -> bool {
     setup.kernel.is_some()
         || setup.miss_region.is_some()
+        || setup.observed.is_some()
         || setup.policy.background().is_some()
         || setup.policy.answers.reclaim.hash == Hash::Idle
 }

@@ -5,8 +5,8 @@ use crate::hardware::Cause;
 use crate::latency::{FaultTimes, Latencies};
 use crate::sources::{Sources, active, bloat};
 use crate::{
-    BackgroundOn, ContiguousPercent, Digest, FaultLatency, Files, KernelCounts, Refusals, Sample, Sampled, Setup,
-    TimeScale,
+    BackgroundOn, ContiguousPercent, Digest, FaultLatency, Files, KernelCounts, PolicyResult, Refusals, Sample,
+    Sampled, Setup, TimeScale,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -379,6 +379,11 @@ pub struct Row {
     /// The state over time; only if [`Watch`](crate::Watch) asks for it, and not of a part.
     #[key(state)]
     pub series: Option<Vec<Sample>>,
+    /// What the policy says that it has found out, if it says anything: one in Python returns it
+    /// from `result()`.
+    #[key(state)]
+    #[serde(default)]
+    pub policy_result: Option<PolicyResult>,
     /// Pages on the active list when the run ends, before its memory is freed; all that are
     /// resident, under a policy without page lists.
     #[key(state, "bytes", from = it.bytes(active(&it.stats)))]

@@ -58,6 +58,15 @@ impl Vm {
         self.policy.background().and_then(|background| background.failed())
     }
 
+    /// What the policy's background has found out, as a JSON object
+    /// ([`Background::result`](crate::Background::result)).
+    ///
+    /// # Errors
+    /// Why it cannot say it.
+    pub fn background_result(&self) -> Result<Option<String>, String> {
+        self.policy.background().map_or(Ok(None), |background| background.result())
+    }
+
     /// Whether the policy wants to know of misses in the TLBs, by [`Vm::missed`].
     #[inline]
     pub fn wants_misses(&self) -> bool {

@@ -9,6 +9,7 @@ pub(crate) use member::Member;
 
 use crate::Setup;
 use crate::estimate::Translated;
+use crate::observe::{Seen, Unseen};
 use crate::stream::{Role, Window};
 use std::ops::Range;
 use superpage_mmu::Mmu;
@@ -37,12 +38,16 @@ pub(crate) struct Hardware {
     /// ([`Mmu::recall`]), and how many windows have begun so.
     begun: Vec<(bool, u64)>,
     core: usize,
+    /// What an observer has not seen yet.
+    pub(crate) unseen: Unseen,
 }
 
 impl Hardware {
     pub(crate) fn new(mmu: Mmu, members: Vec<Member>) -> Hardware {
         let ((doing, sent), (gathers, batches)) = Default::default();
-        Hardware { mmu, members, gathers, batches, doing, sent, gathering: None, begun: vec![(false, 0)], core: 0 }
+        let unseen = Unseen::new(members[0].setup.observed.is_some());
+        let begun = vec![(false, 0)];
+        Hardware { mmu, members, gathers, batches, doing, sent, gathering: None, begun, core: 0, unseen }
     }
 
     /// What follows happens on this core.
@@ -50,6 +55,11 @@ impl Hardware {
         self.mmu.go_to(core);
         self.begun.resize(self.begun.len().max(core + 1), (false, 0));
         self.core = core;
+    }
+
+    /// The address of a page.
+    pub(crate) fn address(&self, page: Vpn) -> u64 {
+        page.0 << self.setup().ladder.base().shift()
     }
 
     /// The setup of the first machine, for all that is the same on the others.
@@ -106,6 +116,10 @@ impl Hardware {
 
 impl Pmap for Hardware {
     fn enter(&mut self, space: SpaceId, at: Vpn, to: Mapped, access: Access) {
+        if self.unseen.wanted && to.size != self.setup().ladder.base() {
+            let address = self.address(at);
+            self.unseen.push(space, || Seen::Promoted { address, size: to.size, in_place: false });
+        }
         self.change(self.cause(space, at, to.size), |mmu| mmu.enter(space.0, at, to, access));
     }
 
@@ -122,10 +136,14 @@ impl Pmap for Hardware {
     }
 
     fn promote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
+        let address = self.address(at);
+        self.unseen.push(space, || Seen::Promoted { address, size: to, in_place: true });
         self.change(Cause::Promotion, |mmu| mmu.promote(space.0, at, from, to));
     }
 
     fn demote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
+        let address = self.address(at);
+        self.unseen.push(space, || Seen::Demoted { address, size: from, to });
         self.change(Cause::Demotion, |mmu| mmu.demote(space.0, at, from, to));
     }
 

@@ -11,8 +11,13 @@ impl Kernel {
     /// Maps memory of the current process.
     pub(super) fn map(&mut self, hardware: &mut Hardware, map: Map) -> Result<(), Error> {
         self.vm.map(hardware, self.processes.space, map)?;
-        self.misses.iter_mut().for_each(|misses| misses.mapped(map.start.pages(map.pages)));
+        self.note_mapped(map.start.pages(map.pages));
         Ok(())
+    }
+
+    /// Something is mapped here from now on, for misses by mapping.
+    fn note_mapped(&mut self, range: PageRange) {
+        self.misses.iter_mut().for_each(|misses| misses.mapped(range));
     }
 
     /// Handles an event that concerns the current process's address space, as the manager does it.
@@ -62,10 +67,13 @@ impl Kernel {
             },
             Event::Grow { start, pages } => {
                 let PageRange { start, pages } = outward(shift, start, pages);
-                self.vm.grow(hardware, self.processes.space, start, pages)
+                self.vm.grow(hardware, self.processes.space, start, pages)?;
+                self.note_mapped(start.pages(pages));
+                Ok(())
             }
             Event::Remap { from, from_pages, to, to_pages } => {
                 let (from, to) = (outward(shift, from, from_pages), outward(shift, to, to_pages));
+                self.note_mapped(to);
                 match self.vm.remap(hardware, self.processes.space, from, to) {
                     // Pages that the stream distinguishes and this machine does not; if they are
                     // touched they are mapped then.

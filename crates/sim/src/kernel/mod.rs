@@ -17,12 +17,13 @@ use crate::hardware::{Cause, Doing, Hardware, Member};
 use crate::host::Host;
 use crate::kernel_model::{At, ModelledKernel};
 use crate::misses::MissesByRegion;
+use crate::observe::Seen;
 use crate::stream::inward;
 use crate::{BackgroundOn, Setup};
 use superpage_mmu::{Mmu, Request};
 use superpage_pages::{Access, Counts, Mapped, PageRange, Protection, Vpn};
 use superpage_trace::{Info, ProcessId};
-use superpage_vm::{Config, Costs, Error, Fault, FaultError, Hash, Map, Need, Vm};
+use superpage_vm::{Config, Costs, Error, Fault, FaultError, FaultKind, Hash, Map, Need, Vm};
 
 /// The kernel of a simulation.
 pub(crate) struct Kernel {
@@ -83,12 +84,17 @@ impl Kernel {
     /// made or its rights widened.
     pub(crate) fn fault(&mut self, hardware: &mut Hardware, page: Vpn, access: Access) -> Result<Fault, Problem> {
         let space = self.processes.space;
-        let mut steps = 0;
+        let (mut steps, before) = (0, hardware.unseen.len());
         while steps < 4 {
             steps += 1;
             hardware.doing = Doing::Fault(space, page);
             match self.vm.fault(hardware, &mut self.disk, space.page(page), access) {
-                Ok(fault) => return Ok(fault),
+                Ok(fault) => {
+                    if hardware.unseen.wanted {
+                        self.show_fault(hardware, page, &fault, before);
+                    }
+                    return Ok(fault);
+                }
                 Err(FaultError::Unmapped(_)) => {
                     self.work.unmapped_accesses += 1;
                     hardware.doing = Doing::Call(Cause::Unmap);
@@ -110,6 +116,17 @@ impl Kernel {
             }
         }
         Err(Problem::traps_again(page))
+    }
+
+    /// A fault was resolved, for an observer that has seen what was `before` it.
+    #[cold]
+    fn show_fault(&self, hardware: &mut Hardware, page: Vpn, fault: &Fault, before: usize) {
+        if fault.kind == FaultKind::ZeroPage {
+            hardware.unseen.forget_entered(before);
+        }
+        let (kind, mapped) = (fault.kind, hardware.setup().ladder.size(fault.mapped));
+        let address = hardware.address(page);
+        hardware.unseen.push(self.processes.space, || Seen::Fault { address, kind, mapped });
     }
 
     /// Runs the page daemon if it has work: a separate thread, for which no program waits.

@@ -7,8 +7,9 @@ pub(crate) use host::HostSetup;
 pub(crate) use ladder::{ladder, only};
 
 use crate::kernel_model::KernelModel;
+use crate::observe::Observed;
 use crate::words::words;
-use crate::{Error, Files, Fragment};
+use crate::{Error, Files, Fragment, Observer};
 use std::sync::Arc;
 use superpage_mmu::Machine;
 use superpage_pages::{ExactBytes, Ladder, PageSize};
@@ -69,6 +70,8 @@ pub struct Setup {
     pub(crate) kernel: Option<KernelModel>,
     /// Base pages of the regions by which TLB misses are counted; `None`: they are not.
     pub(crate) miss_region: Option<u64>,
+    /// Whoever looks on.
+    pub(crate) observed: Option<Observed>,
 }
 
 words! {
@@ -166,6 +169,12 @@ impl Setup {
         Setup { name: policy.definition().name.into(), policy, ..self }
     }
 
+    /// This setup with somebody who looks on.
+    #[must_use]
+    pub fn observed(self, observer: Arc<dyn Observer>) -> Setup {
+        Setup { observed: Some(Observed(observer)), ..self }
+    }
+
     /// The values of the machine file that nobody has published and that matter with or without
     /// lines, as `key = value`. With a model of the kernel, its own in place of the costs that it
     /// replaces.
@@ -238,6 +247,7 @@ impl Setup {
             host: None,
             kernel: None,
             miss_region: None,
+            observed: None,
         })
     }
 

@@ -3,6 +3,7 @@
 
 mod events;
 mod looks;
+mod observed;
 mod record;
 
 use self::looks::Looks;
@@ -111,7 +112,7 @@ impl Simulation {
                     if matches!(event, Event::Exit) {
                         self.sample(None);
                     }
-                    if let Err(problem) = self.event(event, stop) {
+                    if let Err(problem) = self.observed_event(event, stop) {
                         self.give_up(problem);
                     }
                     // Without what was unmapped, or its process had alone.
@@ -206,6 +207,12 @@ impl Simulation {
 
     /// Handles a trap until the access succeeds, as a processor would retry it.
     fn trap(&mut self, asked: Asked<'_>) -> Result<(), Problem> {
+        let trapped = self.resolve(asked);
+        self.show();
+        trapped
+    }
+
+    fn resolve(&mut self, asked: Asked<'_>) -> Result<(), Problem> {
         let Simulation { hardware, kernel, clock, noted, .. } = self;
         let request = asked.requests[0];
         asked.place.into_iter().for_each(|place| clock.averages.reach(&kernel.vm, place));
@@ -274,6 +281,7 @@ impl Simulation {
         if let Some(problem) = kernel.vm.background_failed() {
             noted.outcome.fail(format!("policy {name}: {problem}"));
         }
+        self.show();
     }
 
     /// Calls the background of the host's policy.

@@ -7,7 +7,7 @@ use crate::estimate::own_errors;
 use crate::hardware::Member;
 use crate::kernel::{Kernel, Peak};
 use crate::sources::{Sources, bloat};
-use crate::{Every, Part, Row, Run, Sample};
+use crate::{Every, Part, PolicyResult, Row, Run, Sample, Seen};
 use superpage_pages::Counts;
 use superpage_trace::Info;
 
@@ -118,6 +118,14 @@ impl Simulation {
         }
         disk.settle();
         let frames_leaked = vm.leaked_frames();
+        let policy_result = match PolicyResult::read(vm.background_result()) {
+            Ok(result) => result,
+            Err(problem) => {
+                self.noted.outcome.fail(format!("policy {}: {problem}", self.hardware.setup().name));
+                None
+            }
+        };
+        self.show();
         let complete = complete && !self.noted.outcome.stopped;
         let by_time = self.kernel.goes_by_time();
         let parts = std::mem::take(&mut self.record.parts);
@@ -133,6 +141,7 @@ impl Simulation {
                 end_touched_bytes: left.end_touched_bytes,
                 series: self.noted.watch.every.map(|_| self.record.samples.clone()),
                 frames_leaked,
+                policy_result: policy_result.clone(),
                 // What was cut off has not ended.
                 ..if info.cut { left } else { self.row(member) }
             };
@@ -195,12 +204,15 @@ impl Simulation {
                 return;
             }
             let sample = self.at_moment(|simulation| Sample::of(&simulation.sources(simulation.hardware.only())));
-            self.record.samples.push(Sample { event, ..sample });
+            let sample = Sample { event, ..sample };
+            self.hardware.unseen.push(self.kernel.processes.space, || Seen::Sample(Box::new(sample.clone())));
+            self.record.samples.push(sample);
+            self.show();
         }
     }
 
     /// With the instructions of the stretch that are over: they are counted when it ends.
-    fn at_moment<T>(&mut self, look: impl Fn(&Simulation) -> T) -> T {
+    pub(super) fn at_moment<T>(&mut self, look: impl Fn(&Simulation) -> T) -> T {
         let within = self.clock.within();
         self.clock.counted.instructions += within;
         let seen = look(self);

@@ -73,6 +73,14 @@ pub trait Background: fmt::Debug + Send {
         None
     }
 
+    /// What it has found out, as a JSON object, if it has something to say at the end of a run.
+    ///
+    /// # Errors
+    /// Why it cannot say it.
+    fn result(&self) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
     /// Checks the invariants of its state.
     ///
     /// # Errors

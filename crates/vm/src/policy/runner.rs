@@ -96,6 +96,10 @@ impl Background for Runner {
         self.background.failed()
     }
 
+    fn result(&self) -> Result<Option<String>, String> {
+        self.background.result()
+    }
+
     fn validate(&self) -> Result<(), String> {
         self.background.validate()
     }
