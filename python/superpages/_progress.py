@@ -4,8 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import time
+from typing import Any
 
 from . import _given
+
+
+class _Output:
+    """An output of a notebook that is written over, and empty in the end: a widget would stay in the file, without its bar."""
+
+    def __init__(self):
+        from IPython.display import display
+
+        self.handle: Any = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def write(self, text):
+        self.handle.update({"text/plain": text.strip()}, raw=True)
+
+    def flush(self):
+        pass
+
+
+def _in_notebook() -> bool:
+    """Whether this runs in a kernel of IPython's."""
+    import sys
+
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return hasattr(shell, "kernel")
 
 
 @contextlib.contextmanager
@@ -23,7 +47,7 @@ def watched(progress, unit):
         import importlib.util
         import sys
 
-        shown = sys.stderr is not None and sys.stderr.isatty() or "ipykernel" in sys.modules
+        shown = sys.stderr is not None and sys.stderr.isatty() or _in_notebook()
         if not shown or importlib.util.find_spec("tqdm") is None:
             yield None
             return
@@ -34,12 +58,10 @@ def watched(progress, unit):
         if bar is None:
             if time.monotonic() - began < 1:
                 return
-            import warnings
+            from tqdm import tqdm
 
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # notebooks without widgets
-                from tqdm.auto import tqdm
-            bar = tqdm(total=of or None, unit=f" {unit}", unit_scale=True, leave=False)
+            place: dict[str, Any] = {"file": _Output(), "ncols": 80} if _in_notebook() else {}
+            bar = tqdm(total=of or None, unit=f" {unit}", unit_scale=True, leave=False, **place)
         if of and bar.total != of:
             bar.reset(total=of)
         bar.update(max(0, done - bar.n))

@@ -28,7 +28,7 @@ def run(name):
 def text(cell):
     """What a cell prints and shows as text, without what a terminal's width or an object's address does to it."""
     shown = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs if output.get("name") != "stderr"]
-    return re.sub(r"[ \t]+", " ", re.sub(r"0x[0-9a-f]+", "0x", "\n".join(shown)))
+    return re.sub(r"[ \t]+", " ", re.sub(r"0x[0-9a-f]+", "0x", "\n".join(filter(None, shown))))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -47,6 +47,8 @@ def keep(name):
     _, after = run(name)
     after.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}, "language_info": {"name": "python"}}
     for cell in after.cells:
+        if cell.cell_type == "code":  # without the places where progress was shown
+            cell.outputs = [output for output in cell.outputs if output.get("data") != {"text/plain": ""}]
         cell.metadata = {"tags": cell.metadata["tags"]} if "tags" in cell.metadata else {}
     nbformat.write(after, FOLDER / name)
     print(f"{name}: {time.perf_counter() - begun:.0f} s, {(FOLDER / name).stat().st_size / 1000:.0f} kB")
