@@ -1,11 +1,11 @@
-"""Sweeps on the workers of a Dask cluster: a laptop's processors, or the nodes that Slurm, PBS and others give (docs/cluster.md).
+"""Sweeps on the workers of a Dask cluster: a laptop's processors, or the nodes that Slurm, PBS and others give (docs/cluster.md)::
 
->>> import superpages.dask
->>> rows = superpages.dask.sweep(None, "sweeps/policies.toml", "policies")           # a cluster of this computer's processors
->>> from dask_jobqueue import SLURMCluster                                          # or of four nodes
->>> cluster = SLURMCluster(cores=32, processes=1, memory="64GB", walltime="02:00:00")
->>> cluster.scale(jobs=4)
->>> rows = superpages.dask.sweep(cluster.get_client(), "sweeps/policies.toml", "policies")
+    import superpages.dask
+    rows = superpages.dask.sweep(None, "sweeps/policies.toml", "policies")           # a cluster of this computer's processors
+    from dask_jobqueue import SLURMCluster                                          # or of four nodes
+    cluster = SLURMCluster(cores=32, processes=1, memory="64GB", walltime="02:00:00")
+    cluster.scale(jobs=4)
+    rows = superpages.dask.sweep(cluster.get_client(), "sweeps/policies.toml", "policies")
 
 Needs Dask: ``pip install 'superpages[dask]'``, or ``'superpages[cluster]'`` with ``dask-jobqueue``.
 """
@@ -27,6 +27,7 @@ import uuid
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 from . import _given, _native, _spec, _toml
 from ._given import optional as _optional
@@ -126,7 +127,8 @@ def _client(client):
     if client is not None:
         yield client
         return
-    with distributed.LocalCluster(dashboard_address=None) as cluster, distributed.Client(cluster) as client:
+    local = distributed.LocalCluster(dashboard_address=None)  # pyright: ignore[reportArgumentType]
+    with local as cluster, distributed.Client(cluster) as client:
         yield client
 
 
@@ -205,6 +207,7 @@ class _Content(distributed.WorkerPlugin):
     """A trace that is sent."""
 
     idempotent = False
+    content: Any
 
     def __init__(self, job, trace):
         self.job, self.digest, self.name = job, trace.digest, f"{job}-{trace.digest}"
@@ -269,7 +272,7 @@ def _task(job, version, passes) -> _Answer:
     if version != __version__:
         answer.refused = f"it has superpage {__version__}, and the sweep is of {version}"
         return answer
-    own = worker.plugins[job]
+    own: Any = worker.plugins[job]
     try:
         answer.lacks = own.lay_out()
     except (ValueError, OSError) as error:
@@ -343,6 +346,9 @@ class _Queue:
 
 class _Run:
     """A sweep that runs."""
+
+    folder: Any
+    keep: Any
 
     def __init__(self, plan, folder, bar, retries):
         self.plan, self.folder, self.bar, self.retries = plan, folder, bar, retries
