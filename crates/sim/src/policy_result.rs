@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use superpage_report::Keys;
 
-/// An object of JSON, as the policy made it ([`Background::result`](superpage_vm::Background::result)).
+/// An object of JSON, as the policy made it
+/// ([`Background::result`](superpage_vm::Background::result)).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PolicyResult(pub Map<String, Value>);
