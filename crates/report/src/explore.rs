@@ -75,6 +75,21 @@ impl ExploredRow {
 const CLASS: &str = "<section class=\"explore\">";
 
 impl Explorer {
+    /// These rows; `None` if they differ in nothing. Colours are those of the axis with number
+    /// `preferred`, if it has several values.
+    pub fn new(
+        axes: Vec<ExploredAxis>,
+        measures: Vec<Measure>,
+        rows: Vec<ExploredRow>,
+        preferred: usize,
+    ) -> Option<Explorer> {
+        let several = |at: &usize| axes[*at].values.len() > 1;
+        let colours = Some(preferred).filter(several).or_else(|| (0..axes.len()).find(several))?;
+        let others = || (0..axes.len()).filter(|at| several(at) && *at != colours);
+        let over = others().find(|at| axes[*at].numbers.is_some()).or_else(|| others().next());
+        Some(Explorer { axes, measures, rows, colours, over })
+    }
+
     /// The section of a page, under this title; `below` is HTML. Cost: 10 bytes for each number.
     pub fn html(&self, title: &str, below: &str) -> String {
         let data = json!({
@@ -111,13 +126,14 @@ mod tests {
 
     #[test]
     fn numbers_are_short_and_text_cannot_leave_the_data() {
-        let explorer = Explorer {
-            axes: vec![ExploredAxis { name: "policy".into(), values: vec!["</script>".into()], numbers: None }],
-            measures: vec![Measure { name: "gain", label: "gain".into(), unit: "", ratio: true, more: true }],
-            rows: vec![ExploredRow { chosen: vec![0], sure: true, values: vec![1.23456], errors: vec![f64::NAN] }],
-            colours: 0,
-            over: None,
-        };
+        let values = vec!["</script>".into(), "base".into()];
+        let explorer = Explorer::new(
+            vec![ExploredAxis { name: "policy".into(), values, numbers: None }],
+            vec![Measure { name: "gain", label: "gain".into(), unit: "", ratio: true, more: true }],
+            vec![ExploredRow { chosen: vec![0], sure: true, values: vec![1.23456], errors: vec![f64::NAN] }],
+            0,
+        );
+        let explorer = explorer.unwrap();
         let html = explorer.html("Rows", "");
         assert!(html.contains("[[0,1,1.235,null]]") && html.matches("</script>").count() == 1, "{html}");
         assert!(crate::page("t", "", &html).contains("Plot") && !crate::page("t", "", "").contains("<script"));

@@ -121,3 +121,8 @@ pub fn values(row: &Row, base: Option<&Row>) -> Values {
 pub fn errors(row: &Row) -> Values {
     std::array::from_fn(|at| (QUANTITIES[at].error)(row).map_or(f32::NAN, |error| error as f32))
 }
+
+/// Them as a page has them.
+pub fn numbers(values: Values) -> Vec<f64> {
+    values.into_iter().map(f64::from).collect()
+}

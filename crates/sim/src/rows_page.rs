@@ -1,6 +1,6 @@
 //! Rows as a page: to explore, and over time where they have series.
 
-use crate::quantities::{QUANTITIES, errors, values};
+use crate::quantities::{QUANTITIES, errors, numbers, values};
 use crate::{Certainty, Row, Sample};
 use superpage_report::{Axis, ExploredAxis, ExploredRow, Explorer, Figure, Kind, Point, Series, escape, page, prose};
 
@@ -42,20 +42,16 @@ fn explorer(rows: &[Row], certainty: &Certainty) -> Option<Explorer> {
                     axis.values.len() - 1
                 })
             };
-            let numbers = |values: &[f32]| values.iter().map(|value| f64::from(*value)).collect();
             explored.push(ExploredRow {
                 chosen: axes.iter_mut().zip(AXES).map(number).collect(),
                 sure: row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact),
-                values: numbers(&values(row, base)),
-                errors: numbers(&errors(row)),
+                values: numbers(values(row, base)),
+                errors: numbers(errors(row)),
             });
         }
     }
-    let several = |at: &usize| axes[*at].values.len() > 1;
-    let colours = [2, 1, 0].into_iter().find(several)?;
-    let over = (0..AXES.len()).find(|at| several(at) && *at != colours);
     let measures = QUANTITIES.iter().map(|quantity| quantity.measure(certainty)).collect();
-    Some(Explorer { axes: axes.into(), measures, rows: explored, colours, over })
+    Explorer::new(axes.into(), measures, explored, AXES.len() - 1)
 }
 
 fn panel(number: usize, row: &Row, series: &[Sample]) -> String {

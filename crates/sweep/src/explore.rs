@@ -5,7 +5,7 @@ use crate::file::Bundle;
 use crate::merge::{Brief, Merged};
 use std::collections::{BTreeMap, HashMap};
 use superpage_report::{ExploredAxis, ExploredRow, Explorer, Measure};
-use superpage_sim::quantities::QUANTITIES;
+use superpage_sim::quantities::{QUANTITIES, numbers};
 
 /// The most rows of a page: some 200 bytes each. Of more, means over an axis are shown.
 const ROWS: usize = 30_000;
@@ -22,12 +22,11 @@ pub(crate) fn rows(plan: &Plan, merged: &Merged) -> Vec<ExploredRow> {
         let row = merged.rows[merged.place(plan, &point)];
         (sweep.chosen(number), row)
     });
-    let numbers = |values: &[f32]| values.iter().map(|value| f64::from(*value)).collect();
     let explored = |(chosen, row): (Vec<usize>, Brief)| ExploredRow {
         chosen,
         sure: row.whole,
-        values: numbers(&row.values),
-        errors: numbers(&row.errors),
+        values: numbers(row.values),
+        errors: numbers(row.errors),
     };
     let mut rows: Vec<ExploredRow> = all.filter(|(_, row)| row.ended).map(explored).collect();
     if sweep.bundles().iter().any(Bundle::sets) {
@@ -79,11 +78,7 @@ pub(crate) fn explorer(plan: &Plan, merged: &Merged, rows: Vec<ExploredRow>) -> 
         axes[longest].values = vec![format!("mean of {}", axes[longest].values.len())];
         axes[longest].numbers = None;
     }
-    let several = |at: &usize| axes[*at].values.len() > 1;
-    let colours = Some(policies).filter(several).or_else(|| (0..axes.len()).find(several))?;
-    let over = (0..axes.len()).find(|at| several(at) && *at != colours && axes[*at].numbers.is_some());
-    let over = over.or_else(|| (0..axes.len()).find(|at| several(at) && *at != colours));
-    Some(Explorer { axes, measures, rows, colours, over })
+    Explorer::new(axes, measures, rows, policies)
 }
 
 /// Means over all values of an axis: geometric of ratios.
