@@ -214,9 +214,15 @@ impl Naive {
     /// needs, from the leaves up. Roots stay.
     pub(crate) fn rebuild(&mut self) {
         let mut needed = BTreeSet::new();
+        // Mappings are in order, so most need the nodes that the one before needs.
+        let mut last = vec![None; self.levels() + 1];
         for ((space, first), mapping) in &self.mappings {
             for level in self.leaf_level(mapping.size)..=self.levels() {
-                needed.insert(self.node(*space, *first, level));
+                let node = Some(self.node(*space, *first, level));
+                if last[level] != node {
+                    last[level] = node;
+                    needed.extend(node);
+                }
             }
         }
         let mut gone: Vec<Pointer> =
