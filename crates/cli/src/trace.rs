@@ -217,6 +217,7 @@ fn table(summary: &Summary, screen: Screen) -> String {
     }
     lines.push(("pages touched", format!("{} ({})", count(totals.pages), bytes(totals.pages * 4096))));
     lines.push(("processes", count(totals.processes)));
+    lines.extend(totals.threads.map(|threads| ("threads", count(threads))));
     let events: Vec<String> = totals.events.iter().map(|(kind, number)| format!("{number} {kind}")).collect();
     lines.push(("events", events.join(", ")));
     let size = format!(

@@ -1,6 +1,6 @@
 //! Errors of streams: what a source, a file or a recording can fail with.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// An error of this crate. Its message is one sentence, written for users.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum Error {
         problem: String,
     },
     /// A system call to read or write failed.
-    #[error("{path}: {source}{}", way_out(source))]
+    #[error("{path}: {source}{}", way_out(path, source))]
     Io {
         /// The file.
         path: PathBuf,
@@ -62,11 +62,16 @@ impl Error {
 }
 
 /// What the user can do about an error of the system.
-fn way_out(source: &std::io::Error) -> &'static str {
+fn way_out(path: &Path, source: &std::io::Error) -> String {
     // EMFILE, on all supported systems.
     const TOO_MANY_OPEN_FILES: i32 = 24;
-    match source.raw_os_error() {
-        Some(TOO_MANY_OPEN_FILES) => "; raise this shell's limit of open files (ulimit -n)",
-        _ => "",
+    if source.raw_os_error() == Some(TOO_MANY_OPEN_FILES) {
+        return "; raise this shell's limit of open files (ulimit -n)".into();
+    }
+    match source.kind() {
+        std::io::ErrorKind::NotFound if path.extension() == Some("sp".as_ref()) => {
+            format!("; to record it: superpage record -o {} -- CMD", path.display())
+        }
+        _ => String::new(),
     }
 }
