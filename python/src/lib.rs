@@ -8,6 +8,7 @@ mod given;
 mod observe;
 mod policy;
 mod record;
+mod replacement;
 mod reproduce;
 mod rows;
 mod simulate;

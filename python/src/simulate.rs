@@ -3,6 +3,7 @@
 use crate::accesses::{self, Accesses};
 use crate::observe::Callbacks;
 use crate::policy::{GivenPolicy, check_names};
+use crate::replacement::GivenReplacement;
 use crate::rows::Rows;
 use crate::{failed, given, limits, of_trace, work};
 use pyo3::exceptions::PyValueError;
@@ -100,14 +101,23 @@ fn open(what: &What<'_>, lines: bool) -> PyResult<Box<dyn Source>> {
 /// What is run over each stream.
 struct Planned {
     setups: Vec<Setup>,
-    /// The objects of policies are there as long as these.
+    /// The objects of policies and the classes of replacements are there as long as these.
     policies: Vec<GivenPolicy>,
+    replacements: Vec<GivenReplacement>,
     watch: Watch,
 }
 
 impl Planned {
-    fn new(machines: &[Bound<'_, PyAny>], policies: &[Bound<'_, PyAny>], words: &Words) -> PyResult<Planned> {
-        let machines = machines.iter().map(|machine| Ok(given::machine(machine)?.0)).collect::<PyResult<Vec<_>>>()?;
+    fn new(
+        machines: &[Bound<'_, PyAny>],
+        replacements: Vec<GivenReplacement>,
+        policies: &[Bound<'_, PyAny>],
+        words: &Words,
+    ) -> PyResult<Planned> {
+        let machine = |given: &Bound<'_, PyAny>| {
+            replacements.iter().try_fold(given::machine(given)?.0, |machine, given| given.placed(machine))
+        };
+        let machines = machines.iter().map(machine).collect::<PyResult<Vec<_>>>()?;
         let policies = policies.iter().map(GivenPolicy::read).collect::<PyResult<Vec<_>>>()?;
         check_names(&policies)?;
         let named: Vec<_> = policies.iter().map(|policy| (policy.name.clone(), policy.policy.clone())).collect();
@@ -117,6 +127,7 @@ impl Planned {
         Ok(Planned {
             setups,
             policies,
+            replacements,
             watch: Watch { contiguity: words.contiguity, lines: words.lines, every, cores },
         })
     }
@@ -124,7 +135,7 @@ impl Planned {
 
 /// Simulates streams, one after the other, each in one pass over all machines and policies.
 #[pyfunction]
-#[pyo3(signature = (streams, machines, policies, words, threads = None, progress = None, observe = HashMap::new()))]
+#[pyo3(signature = (streams, machines, policies, words, threads = None, progress = None, observe = HashMap::new(), replacements = Vec::new()))]
 #[allow(clippy::too_many_arguments, reason = "the keywords of Python")]
 pub(crate) fn simulate(
     py: Python<'_>,
@@ -135,8 +146,10 @@ pub(crate) fn simulate(
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
     observe: HashMap<String, Py<PyAny>>,
+    replacements: Vec<(String, String, Py<PyAny>)>,
 ) -> PyResult<Rows> {
-    let Planned { setups, policies, watch } = Planned::new(&machines, &policies, &words)?;
+    let replacements = replacements.into_iter().map(GivenReplacement::new).collect();
+    let Planned { setups, policies, replacements, watch } = Planned::new(&machines, replacements, &policies, &words)?;
     let limits = limits();
     let mut sources = Vec::new();
     for what in &streams {
@@ -145,8 +158,9 @@ pub(crate) fn simulate(
         sources.push(source);
     }
     let observed = !observe.is_empty();
-    let called = observed || policies.iter().any(GivenPolicy::is_object);
+    let called = observed || !replacements.is_empty() || policies.iter().any(GivenPolicy::is_object);
     let run = |ticket: &work::Ticket| {
+        replacements.iter().for_each(|replacement| replacement.stops(&ticket.stop));
         let callbacks = Callbacks::new(observe, Arc::clone(&ticket.stop));
         work::with_threads(threads, called.then_some(ticket), || {
             let mut all = Vec::new();
@@ -161,6 +175,7 @@ pub(crate) fn simulate(
                 let setups = looked_on.as_ref().unwrap_or(&setups);
                 let runs = run_parts(setups, source.as_mut(), &ticket.stop, &progress, &watch).map_err(failed)?;
                 callbacks.failed()?;
+                replacements.iter().try_for_each(GivenReplacement::failed)?;
                 all.extend(rows(runs, words.parts));
                 before += done.into_inner();
             }
@@ -185,7 +200,7 @@ pub(crate) fn misses(
     words: Words,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<(Rows, Vec<MissesOf>)> {
-    let Planned { setups, policies, watch } = Planned::new(&[machine], &[policy], &words)?;
+    let Planned { setups, policies, watch, .. } = Planned::new(&[machine], Vec::new(), &[policy], &words)?;
     let setup = setups.iter().find(|setup| setup.policy() == policies[0].name).expect("it was planned");
     let mut source = open(&stream, words.lines)?;
     check_memory(std::slice::from_ref(setup), &watch, &limits()).map_err(failed)?;

@@ -27,7 +27,7 @@ from collections.abc import Sequence as _Sequence
 from typing import Any as _Any
 
 from . import _built as _built  # first: whether the rest can be used
-from . import _given, _native, _observe
+from . import _given, _native, _observe, _replacement
 from ._given import listed as _list
 from ._given import optional as _optional
 from ._native import Event, Region, Rows, System
@@ -36,6 +36,7 @@ from ._policy import Policy
 from ._policy import refuse_misspelt as _refuse_misspelt
 from ._policy import told_apart as _told_apart
 from ._progress import watched as _watched
+from ._replacement import Replacement
 from ._toml import toml as _toml
 from ._workload import streams as _streams
 
@@ -50,6 +51,7 @@ __all__ = [
     "Event",
     "Policy",
     "Region",
+    "Replacement",
     "Rows",
     "System",
     "experiments",
@@ -137,6 +139,7 @@ def simulate(
     access_bytes: int = 8,
     name: str = "accesses",
     up_to_cut: bool = False,
+    replacements: dict[str, type[Replacement]] | None = None,
     observe: _Observer | None = None,
     threads: int | None = None,
     progress: _Progress = None,
@@ -174,6 +177,8 @@ def simulate(
         For an array of addresses: an array of as many truths, whether each access is a write. Otherwise all are reads.
     instructions, access_bytes, name
         For arrays: instructions executed for each access, bytes of each, and what rows call the workload.
+    replacements : dict
+        Replacements of your own, by the names of the TLBs of all machines of the call that get them: ``{"L2 DTLB": Fifo}`` (`Replacement`).
     observe : callable, or object with methods
         Sees what happens, free of charge in modelled time: a function ``f(event)`` of each `Event`, or an object with methods that are
         called ``map unmap protect discard grow remap fork exec exit mark fault promote demote sample``, each with the events of its kind;
@@ -225,8 +230,9 @@ def simulate(
     given = [_machine(machine) for machine in _list(machines)]
     chosen = [_policy(policy) for policy in _list(policies)]
     seen = _observe.callbacks(observe, every)
+    replaced = _replacement.given(replacements or {})
     with _watched(progress, "runs") as bar:
-        return _native.simulate(streams, given, chosen, words, threads, bar, seen)
+        return _native.simulate(streams, given, chosen, words, threads, bar, seen, replaced)
 
 
 def misses(

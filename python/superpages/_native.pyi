@@ -169,6 +169,7 @@ def simulate(
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
     observe: dict[str, Callable[[Event], object]] = ...,
+    replacements: list[tuple[str, str, Any]] = ...,
 ) -> Rows: ...
 def misses(
     stream: Any, machine: Any, policy: Any, words: Any, progress: Callable[[int, int], object] | None = None

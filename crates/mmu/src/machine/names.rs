@@ -1,11 +1,17 @@
 //! The mechanisms that machine files choose by name, and the machines and overlays that are built
 //! in. What a mechanism does is a file where it is used; a new one has its line here and one there.
 
+use crate::tlb::CustomReplacement;
 use serde::{Deserialize, Serialize};
 
 /// An enum with a name for each value.
 macro_rules! names {
-    ($(#[$about:meta])* $kind:ident { $($(#[$attribute:meta])* $variant:ident $name:literal in $file:literal;)+ }) => {
+    (
+        $(#[$about:meta])* $kind:ident {
+            $($(#[$attribute:meta])* $variant:ident $name:literal in $file:literal;)+
+            $(+ $(#[$other_attribute:meta])* $other:ident of $type:ty;)?
+        }
+    ) => {
         $(#[$about])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
         pub enum $kind {
@@ -15,16 +21,18 @@ macro_rules! names {
                 $(#[$attribute])*
                 $variant,
             )+
+            $($(#[$other_attribute])* $other($type),)?
         }
 
         impl $kind {
-            /// All of them.
+            /// All that have a name in machine files.
             pub const ALL: &[$kind] = &[$($kind::$variant),+];
 
             /// The name in machine files.
-            pub const fn name(self) -> &'static str {
+            pub fn name(self) -> &'static str {
                 match self {
                     $($kind::$variant => $name,)+
+                    $($kind::$other(other) => &other.name,)?
                 }
             }
         }
@@ -42,6 +50,10 @@ names! {
         Mru3Plru4 "mru3-plru4" in "tlb/replacement/mru3_plru4.rs";
         Srrip "srrip" in "tlb/replacement/srrip.rs";
         Itp "itp" in "tlb/replacement/itp.rs";
+        +
+        /// One of the caller, which no machine file can name.
+        #[serde(skip)]
+        Custom of &'static CustomReplacement;
     }
 }
 

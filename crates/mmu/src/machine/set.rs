@@ -6,7 +6,37 @@
 //! assumed no more. The name then has all that was set, in the order given.
 
 use super::overlay::{label, replace};
+use super::{Machine, MachineError, Replacement};
+use crate::tlb::CustomReplacement;
 use toml::{Table, Value};
+
+impl Machine {
+    /// This machine with another replacement in the TLBs of a name. As what is set by name, it is
+    /// in the machine's name, and assumed no more.
+    ///
+    /// # Errors
+    /// There is no such TLB, or it is of a kind that needs LRU.
+    pub fn with_replacement(
+        mut self,
+        tlb: &str,
+        replacement: &'static CustomReplacement,
+    ) -> Result<Machine, MachineError> {
+        let known: Vec<&str> = self.tlb.iter().map(|tlb| tlb.name.as_str()).collect();
+        if !known.contains(&tlb) {
+            let problem = format!("there is no {tlb}; take one of {}", known.join(", "));
+            return Err(MachineError::of(&self.name, "tlb", &problem));
+        }
+        for spec in self.tlb.iter_mut().filter(|spec| spec.name == tlb) {
+            spec.replacement = Replacement::Custom(replacement);
+        }
+        let key = format!("tlb.{tlb}.replacement");
+        self.assumed.retain(|(assumed, _)| *assumed != key);
+        let before = if split(&self.name).1.is_some() { ',' } else { ':' };
+        self.name += &format!("{before}{key}={}", replacement.name);
+        self.check(&self.name)?;
+        Ok(self)
+    }
+}
 
 /// A machine's name without its settings, and these. Text after a colon is a setting only if it has
 /// a `=`: paths may have colons.

@@ -381,7 +381,7 @@ proptest! {
     /// a guest.
     #[test]
     fn any_index_with_any_replacement(
-        (index, replacement) in (prop::sample::select(Index::ALL), prop::sample::select(Replacement::ALL)),
+        (index, replacement) in (prop::sample::select(Index::ALL), prop::sample::select(replacement::all())),
         (bits, ways) in (0u32..7, 1usize..17),
         guest: bool,
         seed: u64,

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use superpage_mmu::Replacement;
+use std::sync::LazyLock;
+use superpage_mmu::{CustomReplacement, CustomState, Replacement, Used};
 use superpage_pages::Access;
 
 /// What [`crate::naive`] asks of a replacement. Ways are numbered within their set.
@@ -36,7 +37,15 @@ pub(crate) fn twin(replacement: Replacement, sets: usize, ways: usize) -> Box<dy
         Replacement::Mru3Plru4 => Box::new(Permuted(vec![Permuted::START.to_vec(); sets])),
         Replacement::Srrip => Box::new(Srrip(vec![vec![3; ways]; sets])),
         Replacement::Itp => Box::new(Itp(vec![(0..ways).rev().map(|way| (way, None)).collect(); sets])),
+        Replacement::Custom(_) => Box::new(Mru(vec![0; sets])),
     }
+}
+
+/// All replacements, and one that is given.
+pub(crate) fn all() -> Vec<Replacement> {
+    static GIVEN: LazyLock<CustomReplacement> =
+        LazyLock::new(|| CustomReplacement { name: "mru".into(), make: |_, sets, _| Box::new(Mru(vec![0; sets])) });
+    Replacement::ALL.iter().copied().chain([Replacement::Custom(&GIVEN)]).collect()
 }
 
 /// The ways that a structure may have under a replacement: all entries of one set, and the ways of
@@ -84,6 +93,50 @@ impl Twin for Lru {
     }
 
     fn flush(&mut self) {}
+}
+
+/// The way of each set that was used last, which goes.
+#[derive(Clone, Debug)]
+struct Mru(Vec<usize>);
+
+impl Twin for Mru {
+    fn touch(&mut self, set: usize, way: usize, _: Option<Access>) {
+        self.0[set] = way;
+    }
+
+    fn victim(&mut self, set: usize, vacant: Option<usize>) -> usize {
+        vacant.unwrap_or(self.0[set])
+    }
+
+    fn invalidate(&mut self, _: usize, _: usize) {}
+
+    fn flush(&mut self) {}
+}
+
+impl CustomState for Mru {
+    fn touch(&mut self, set: usize, way: usize, used: Used) {
+        Twin::touch(self, set, way, used.access);
+    }
+
+    fn fill(&mut self, set: usize, way: usize, used: Used) {
+        Twin::fill(self, set, way, used.access);
+    }
+
+    fn victim(&mut self, set: usize, _: Used) -> usize {
+        Twin::victim(self, set, None)
+    }
+
+    fn invalidate(&mut self, set: usize, way: usize) {
+        Twin::invalidate(self, set, way);
+    }
+
+    fn flush(&mut self) {
+        Twin::flush(self);
+    }
+
+    fn copy(&self) -> Box<dyn CustomState> {
+        Box::new(self.clone())
+    }
 }
 
 #[derive(Debug)]

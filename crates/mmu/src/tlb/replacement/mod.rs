@@ -6,11 +6,12 @@
 //! sees the page and the kind of access ([`Use`]). Each is exact, and has a naive twin in the tests
 //! (`brute_force/replacement.rs`). To add one, write its file (a type that implements [`Replace`]),
 //! its twin, and a line in the list below and in `machine/names.rs`, by whose name machine files
-//! know it.
+//! know it. [`custom`] is for those of programs that use this crate.
 
 use crate::machine::Replacement;
 use crate::tlb::uses::Use;
 
+pub(crate) mod custom;
 mod itp;
 pub(crate) mod lru;
 mod mru3_plru4;
@@ -29,6 +30,7 @@ macro_rules! replacements {
             pub(crate) fn refuses(self, ways: usize) -> Option<&'static str> {
                 match self {
                     $(Replacement::$variant => None$(.or_else(|| $module::$form::refuses(ways)))+,)+
+                    Replacement::Custom(_) => None,
                 }
             }
 
@@ -37,6 +39,7 @@ macro_rules! replacements {
             pub const fn counts_each_use(self) -> bool {
                 match self {
                     $(Replacement::$variant => false$( || $module::$form::COUNTS_EACH_USE)+,)+
+                    Replacement::Custom(_) => false,
                 }
             }
         }
@@ -45,6 +48,7 @@ macro_rules! replacements {
         #[derive(Clone, Debug)]
         pub(crate) enum State {
             $($($form($module::$form),)+)+
+            Custom(custom::Custom),
         }
 
         impl State {
@@ -54,6 +58,7 @@ macro_rules! replacements {
                     $(Replacement::$variant => {
                         None$(.or_else(|| $module::$form::new(sets, ways).map(State::$form)))+
                     })+
+                    Replacement::Custom(custom) => Some(State::Custom(custom::Custom::of(custom, sets, ways))),
                 };
                 state.expect("the last form takes every shape that is not refused")
             }
@@ -64,6 +69,7 @@ macro_rules! replacements {
             ($dollar replacement:expr, $dollar state:ident => $dollar body:expr) => {
                 match $dollar replacement {
                     $($(crate::tlb::replacement::State::$form($dollar state) => $dollar body,)+)+
+                    crate::tlb::replacement::State::Custom($dollar state) => $dollar body,
                 }
             };
         }
