@@ -68,10 +68,11 @@ kernel: ## boot a small kernel on superpage-vm in QEMU (needs qemu-system-x86; K
 	@$(QEMU) -kernel target/kernel/x86_64-unknown-linux-gnu/release/superpage-kernel \
 		-append "$(KERNEL_SECONDS)"; test $$? = 1
 
-lint: ## what CI checks beside the tests: format, comments, clippy, docs, the lock file of the fuzz targets
+lint: ## what CI checks beside the tests: format, comments, licences, clippy, docs, the lock file of the fuzz targets
 	$(CARGO) update --workspace --locked --manifest-path fuzz/Cargo.toml
 	$(CARGO) fmt --all --check
 	.ci/comments
+	.ci/licences
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
