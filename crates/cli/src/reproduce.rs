@@ -8,13 +8,14 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
+use superpage_report::quoted;
 use superpage_reproduce::{Experiment, Options, Watch};
 use superpage_sim::{Format, Progress};
 
 /// Run the tables and figures of papers, and show the results beside the papers'
 #[derive(Args)]
 #[command(after_long_help = "Examples:\n  superpage reproduce\n  superpage reproduce navarro02/table3\n  \
-    superpage reproduce navarro02 --export-html navarro02.html\n  superpage reproduce my/experiment.toml --format json\n  \
+    superpage reproduce navarro02 --export-html navarro02.html --export-markdown navarro02.md\n  superpage reproduce my/experiment.toml --format json\n  \
     superpage reproduce navarro02/adversaries --set costs.pte-traversal=20\n\n\
     Without arguments, and with --list, the experiments are listed. Verdicts: agrees, differs, or shown where a value is\n\
     not judged, with the reason. A difference is a result: the exit status is 1 only if something could not be run.\n\n\
@@ -35,6 +36,10 @@ pub(crate) struct Reproduce {
     /// Also write a page with the tables beside the paper's, and its figures
     #[arg(long, value_name = "FILE")]
     export_html: Option<PathBuf>,
+
+    /// Also write a page of Markdown: the verdicts, then each experiment's rows, those judged first
+    #[arg(long, value_name = "FILE", alias = "export-md")]
+    export_markdown: Option<PathBuf>,
 
     /// The folder of the corpus's traces
     #[arg(long, value_name = "DIR", default_value = "corpus")]
@@ -68,6 +73,16 @@ pub(crate) struct Reproduce {
 }
 
 impl Reproduce {
+    /// The command that writes these rows into a page of Markdown.
+    fn command(&self, page: &Path) -> String {
+        let set = self.set.iter().flat_map(|value| ["--set", value]);
+        let switches = [("--long", self.long), ("--lines", self.lines)];
+        let switches = switches.into_iter().filter(|(_, on)| *on).map(|(name, _)| name);
+        let words = ["superpage", "reproduce"].into_iter().chain(self.names.iter().map(String::as_str));
+        let words: Vec<String> = words.chain(set).chain(switches).map(quoted).collect();
+        format!("{} --export-markdown {}", words.join(" "), quoted(&page.to_string_lossy()))
+    }
+
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let experiments = superpage_reproduce::select_all(&self.names)?;
         if self.list || self.names.is_empty() {
@@ -87,10 +102,12 @@ impl Reproduce {
         if let Some(threads) = self.threads {
             superpage_sim::use_threads(threads.into())?;
         }
-        if let Some(page) = &self.export_html {
-            self.names.iter().try_for_each(|name| export::apart(Path::new(name), page))?;
+        let files = [self.export_html.as_ref(), self.export_markdown.as_ref()];
+        for file in files.into_iter().flatten() {
+            self.names.iter().try_for_each(|name| export::apart(Path::new(name), file))?;
         }
-        let page = export::create(self.export_html.as_ref())?;
+        let [html, markdown] = files.map(export::create);
+        let (html, markdown) = (html?, markdown?);
         let beside = || {
             let own = std::env::current_exe().unwrap_or_default();
             own.parent().map(|folder| folder.join("examples")).unwrap_or_default()
@@ -101,10 +118,17 @@ impl Reproduce {
         let report = superpage_reproduce::run(experiments, &options, stop.flag(), &Bars(Mutex::new(None)));
         let mut findings = Vec::new();
         superpage_reproduce::write(&report, self.format, self.width.screen(), &mut findings)?;
-        let kept = if page.is_some() { "; no file was written, and what was there is as it was" } else { "" };
-        // An interrupted report is not what the file's name promises.
-        let page = page.filter(|_| !stop.is_set()).map(|page| (page, superpage_reproduce::html(&report)));
-        export::write_and_print(page, findings, &stop)?;
+        let kept = if html.is_some() || markdown.is_some() {
+            "; no file was written, and what was there is as it was"
+        } else {
+            ""
+        };
+        let html = html.map(|file| (file, superpage_reproduce::html(&report)));
+        let markdown = markdown.zip(self.export_markdown.as_ref());
+        let markdown = markdown.map(|(file, path)| (file, superpage_reproduce::markdown(&report, &self.command(path))));
+        // An interrupted report is not what the files' names promise.
+        let pages = html.into_iter().chain(markdown).filter(|_| !stop.is_set());
+        export::write_and_print(pages, findings, &stop)?;
         for note in &report.notes {
             eprintln!("superpage: {note}");
         }

@@ -188,6 +188,44 @@ fn the_page_needs_nothing_else_and_tells_what_its_figures_show() {
     assert!(!page.contains("http") && !page.contains("<script") && !page.contains("<link"));
 }
 
+/// All values of `--format json` are on the page: one by one those judged, the others in a table of
+/// items and quantities.
+#[test]
+fn the_page_of_markdown_has_the_rows_of_json() {
+    let _turn = superpage_testing::turn_of("reproduce");
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.md");
+    let run = ["reproduce", "piehl12/table1-6", "--format", "json", "--export-markdown", page.to_str().unwrap()];
+    let (output, page) = (superpage(&run), std::fs::read_to_string(&page).unwrap());
+    let rows = parsed(&output);
+    assert_eq!((output.status.code(), rows.len()), (Some(0), 14), "{}", text(&output.stderr));
+    let lines: Vec<Vec<&str>> = page.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
+    let said = |line: &Vec<&str>, at: usize, value: &Value| match value {
+        Value::Bool(truth) => line[at] == if *truth { "yes" } else { "no" },
+        number => line[at].parse::<f64>().is_ok_and(|found| (found / number.as_f64().unwrap() - 1.0).abs() < 1e-3),
+    };
+    for row in &rows {
+        let [item, quantity, verdict] = ["item", "quantity", "verdict"].map(|key| row[key].as_str().unwrap());
+        if verdict == "shown" {
+            let found = lines.iter().find(|line| line.len() == 5 && line[1] == quantity).unwrap();
+            let value = found[if item == "1 GB" { 2 } else { 3 }].split(' ').next().unwrap();
+            assert_eq!(value.parse::<f64>().unwrap(), row["measured"].as_f64().unwrap(), "{page}");
+        } else {
+            let of_row = |line: &&Vec<&str>| line.len() == 8 && line[1] == item && line[2] == quantity;
+            let [line] = lines.iter().filter(of_row).collect::<Vec<_>>()[..] else { panic!("{row}: {page}") };
+            assert!(said(line, 3, &row["paper_value"]) && said(line, 4, &row["measured"]), "{row}: {line:?}");
+            assert!(line[6].starts_with(verdict) && line[6].contains('[') == row["reason"].is_string(), "{line:?}");
+        }
+        if let Some(reason) = row["reason"].as_str() {
+            let once = page.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(format!("{once} ").matches(&format!(" {reason} ")).count(), 1, "{reason}: {page}");
+        }
+    }
+    assert!(page.contains("\nsuperpage reproduce piehl12/table1-6 --export-markdown "), "{page}");
+    assert!(page.contains("| piehl12/table1-6 | 6 | 5 | 3 |") && page.contains("`piehl12/table4-8`"), "{page}");
+    assert!(page.lines().all(|line| line.starts_with('|') || line.chars().count() <= 100 || line.contains("/page.md")));
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_standard_output_does_not_cost_the_page() {

@@ -1,5 +1,5 @@
-//! Presentation of results: numbers with units, figures as SVG, rows to explore, pages of HTML, and
-//! the files that they are written to. It knows nothing of what they mean.
+//! Presentation of results: numbers with units, tables, figures as SVG, rows to explore, pages of
+//! HTML, and the files that they are written to. It knows nothing of what they mean.
 
 mod chart;
 mod dots;
@@ -9,6 +9,7 @@ mod figure;
 mod format;
 mod grid;
 mod keys;
+mod markup;
 mod page;
 mod scale;
 mod screen;

@@ -13,7 +13,7 @@ const LONG_WORD: usize = 20;
 
 /// The content of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Content {
+pub(crate) enum Content {
     Number,
     Name,
     Prose,
@@ -23,7 +23,7 @@ enum Content {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Column {
     name: String,
-    content: Content,
+    pub(crate) content: Content,
     only_wide: bool,
 }
 

@@ -1,8 +1,9 @@
 //! Findings as people and programs read them: a table, JSON, CSV, Parquet.
 
+use crate::rows::list;
 use crate::{Finding, Report, Value, Verdict};
 use std::io::Write;
-use superpage_report::{Column, Keys, Screen, Table, foreign};
+use superpage_report::{Keys, Screen, foreign};
 use superpage_sim::columns;
 use superpage_sim::{Error, Format, parquet};
 
@@ -46,7 +47,6 @@ pub(crate) fn measured(finding: &Finding, none: &str) -> String {
     finding.measured.map_or(none.into(), |value| format!("{sign}{}", number(value)))
 }
 
-/// A value for programs.
 fn table(report: &Report, screen: Screen) -> String {
     let mut out = String::new();
     for done in &report.done {
@@ -54,32 +54,7 @@ fn table(report: &Report, screen: Screen) -> String {
         let (title, section) = (&experiment.title, &experiment.section);
         let with = experiment.settings_of_all().map(|settings| format!(", with {settings}")).unwrap_or_default();
         out += &screen.paragraph(&format!("{}: {title} (section {section}){with}", experiment.full_name()));
-        let mut reasons: Vec<&str> = Vec::new();
-        let mut table = Table::new([
-            Column::prose("item"),
-            Column::prose("quantity"),
-            Column::number("paper"),
-            Column::number("here"),
-            Column::prose("tolerance").only_wide(),
-            Column::name("verdict"),
-        ]);
-        for finding in &done.findings {
-            let note = finding.reason.as_deref().map(|reason| {
-                let index = reasons.iter().position(|known| *known == reason).unwrap_or_else(|| {
-                    reasons.push(reason);
-                    reasons.len() - 1
-                });
-                format!(" [{}]", index + 1)
-            });
-            table.row([
-                finding.item.clone(),
-                finding.quantity.clone(),
-                finding.paper_value.map_or("-".into(), number),
-                measured(finding, "-"),
-                finding.tolerance.clone().unwrap_or_default(),
-                format!("{}{}", finding.verdict, note.unwrap_or_default()),
-            ]);
-        }
+        let (table, reasons) = list(&done.findings);
         out += &screen.table(&table);
         for (index, reason) in reasons.iter().enumerate() {
             out += &screen.hanging(&format!("[{}] ", index + 1), reason);

@@ -4,7 +4,7 @@ use super::columns::{did_table, table};
 use super::statistics::Spread;
 use super::{Comparison, Row};
 use serde_json::{Value, json};
-use superpage_report::{Column, Table, foreign};
+use superpage_report::foreign;
 
 /// JSON in hyperfine's shape, for its scripts and plots: times in seconds, `user` and `system` as
 /// means, the policy as a parameter. `memory_usage_byte` are the peaks of the whole tree.
@@ -107,27 +107,14 @@ fn fields(row: &Row) -> Vec<(&'static str, String)> {
 /// below.
 pub fn markdown(comparison: &Comparison) -> String {
     let command = comparison.command.replace('`', "'");
-    let mut out = format!("`{command}`: {}\n\n{}", comparison.rounds_in_words(), rows_of(&table(comparison)));
+    let mut out = format!("`{command}`: {}\n\n{}", comparison.rounds_in_words(), table(comparison).markdown());
     if let Some(advice) = &comparison.advice {
         out += &format!("\n{}\n", advice.sentence);
     }
-    out += &format!("\n{}", rows_of(&did_table(comparison)));
+    out += &format!("\n{}", did_table(comparison).markdown());
     if !comparison.notes.is_empty() {
         out.push('\n');
         comparison.notes.iter().for_each(|note| out += &format!("- {note}\n"));
     }
-    out
-}
-
-/// A table, with its first column and text flush left.
-fn rows_of(table: &Table) -> String {
-    let line = |cells: &mut dyn Iterator<Item = String>| {
-        let cells: Vec<String> = cells.map(|cell| cell.replace('|', "\\|")).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
-    let side = |column: &Column| if column.is_prose() { ":---" } else { "---:" };
-    let mut out = line(&mut table.columns().iter().map(|column| column.head().to_string()));
-    out += &line(&mut table.columns().iter().map(|column| side(column).to_string()));
-    table.rows().iter().for_each(|row| out += &line(&mut row.iter().cloned()));
     out
 }

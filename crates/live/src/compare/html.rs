@@ -6,7 +6,7 @@ use super::columns::{did_table, table};
 use super::statistics::median_interval;
 use super::{Comparison, Row};
 use std::fmt::Write;
-use superpage_report::{Axis, Dots, DotsOf, Figure, Kind, Point, Series, Table, escape, page};
+use superpage_report::{Axis, Dots, DotsOf, Figure, Kind, Point, Series, escape, page};
 
 /// The page: one self-contained file.
 pub fn html(comparison: &Comparison) -> String {
@@ -22,11 +22,11 @@ pub fn html(comparison: &Comparison) -> String {
     );
     let all = table(comparison);
     let mut main =
-        element(&all, "Each policy's medians", false) + &element(&did_table(comparison), "What each policy did", false);
+        all.html("Each policy's medians", false) + &did_table(comparison).html("What each policy did", false);
     let _ = writeln!(
         main,
         "<details><summary>All columns</summary>\n{}</details>",
-        element(&all, "Each policy's medians, all columns", true)
+        all.html("Each policy's medians, all columns", true)
     );
     if !comparison.notes.is_empty() {
         let notes: String = comparison.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
@@ -39,27 +39,6 @@ pub fn html(comparison: &Comparison) -> String {
         main += &figure.html(&format!("figure{index}"));
     }
     page(&format!("superpage compare {}", comparison.command), &lead, &main)
-}
-
-/// A table as HTML, with the columns that are only shown wide or without.
-fn element(table: &Table, caption: &str, wide: bool) -> String {
-    let shown: Vec<usize> =
-        (0..table.columns().len()).filter(|index| wide || !table.columns()[*index].is_only_wide()).collect();
-    // The first column names the row.
-    let text = |index: usize| if index == 0 || table.columns()[index].is_prose() { " class=\"text\"" } else { "" };
-    let mut out = format!(
-        "<div class=\"scroll\" tabindex=\"0\"><table><caption class=\"heard\">{caption}</caption>\n<thead><tr>"
-    );
-    for &index in &shown {
-        let _ = write!(out, "<th scope=\"col\"{}>{}</th>", text(index), escape(table.columns()[index].head()));
-    }
-    out += "</tr></thead>\n<tbody>\n";
-    for row in table.rows() {
-        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&row[0]));
-        shown[1..].iter().for_each(|&index| _ = write!(out, "<td{}>{}</td>", text(index), escape(&row[index])));
-        out += "</tr>\n";
-    }
-    out + "</tbody></table></div>\n"
 }
 
 /// A chart for each quantity that is known of every run.
