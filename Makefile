@@ -79,8 +79,13 @@ lint: ## what CI checks beside the tests: format, comments, licences, clippy, do
 package: ## does each crate package, and build from its package alone? some minutes
 	$(CARGO) package --workspace --exclude superpage-testing --exclude superpage-recorder --locked $(PACKAGE)
 
-reproduce: build ## every table and figure of the papers beside what runs here: minutes, and target/reproduce.html
-	$(SUPERPAGE) reproduce navarro02 --export-html target/reproduce.html
+# What is simulated: live experiments need root, and change settings while they run.
+SIMULATED = navarro02 park20 talluri94 talluri95 swanson98 gosakan23 tatar22 ingens16 hawkeye19 quicksilver20 ethp21 trident21 \
+	jdk23 pcc23 dougan99 solomon24/contiguity,solomon24/sizes piehl12/misses,piehl12/page-sizes,piehl12/table1-6
+reproduce: build ## every simulated table and figure beside the papers': docs/results/*.md, target/reproduce/*.html; half an hour
+	@mkdir -p target/reproduce
+	for names in $(SIMULATED); do page=$${names%%/*}; $(SUPERPAGE) reproduce $${names//,/ } \
+		--export-markdown docs/results/$$page.md --export-html target/reproduce/$$page.html > /dev/null || exit; done
 
 pictures: build ## the pictures of the documents, docs/map.svg and docs/pictures: some minutes (needs chromium)
 	@python/test prepare

@@ -16,7 +16,7 @@ myst_heading_anchors = 4  # links to headings, by the names that Git hosts give 
 highlight_language = "text"
 suppress_warnings = ["misc.highlighting_failure"]  # output of commands is no code
 root_doc = "docs/README"
-include_patterns = ["*.md", "docs/*.md", "corpus/README.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/results/*.md", "corpus/README.md"]
 exclude_patterns = [".git", "target", "kernel/target", "fuzz/target"]
 
 

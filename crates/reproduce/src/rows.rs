@@ -47,6 +47,9 @@ pub(crate) fn parted(findings: &[Finding]) -> (Vec<&Finding>, Vec<&Finding>) {
 /// is in parentheses. Findings without a value are left out; `None` if there is no other.
 pub(crate) fn shown(findings: &[&Finding]) -> Option<Table> {
     let found: Vec<&Finding> = findings.iter().copied().filter(|finding| finding.measured.is_some()).collect();
+    if found.is_empty() {
+        return None;
+    }
     let different = |of: fn(&Finding) -> &str| {
         let mut names: Vec<&str> = Vec::new();
         found.iter().for_each(|finding| {
@@ -64,7 +67,7 @@ pub(crate) fn shown(findings: &[&Finding]) -> Option<Table> {
     if 2 * found.len() < items.len() * quantities.len() || quantities.len() == 1 {
         let mut table = Table::new([Column::prose("item"), Column::prose("quantity"), Column::number("here")]);
         found.iter().for_each(|finding| table.row([finding.item.clone(), finding.quantity.clone(), value(finding)]));
-        return (!found.is_empty()).then_some(table);
+        return Some(table);
     }
     let turned = quantities.len() > items.len();
     let ((head, down), across) = if turned { (("quantity", quantities), items) } else { (("item", items), quantities) };
