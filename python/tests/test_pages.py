@@ -82,6 +82,37 @@ def test_the_page_of_sim_has_its_rows_and_their_memory(browser, page_of_sim):
     tab.close()
 
 
+@pytest.fixture(scope="module")
+def page_of_reproduce(command, tmp_path_factory):
+    page = tmp_path_factory.mktemp("reproduce") / "page.html"
+    command("reproduce", "piehl12/table1-6", "navarro02/figure1", "--export-html", page)
+    return page
+
+
+# Axes by number: experiment, item, quantity, verdict.
+@pytest.mark.parametrize("view", ["view=each", "view=each&by=3", "view=against&by=1&logx=on", "view=heat&by=0&over=3"])
+def test_the_page_of_reproduce_has_its_values(browser, page_of_reproduce, view):
+    tab, wrong = opened(browser, page_of_reproduce, view)
+    marks = tab.locator(".panels svg [aria-label='dot'] circle, .panels svg [aria-label='cell'] rect")
+    assert marks.count() >= 2
+    assert tab.locator("section:not(.explore) svg").count() == 1
+    assert wrong == []
+    tab.close()
+
+
+def test_the_pointer_finds_the_paper_s_value_and_ours(browser, page_of_reproduce, command):
+    view = "view=each&by=2&only-experiment=0&only-item=0"
+    rows = list(csv.DictReader(io.StringIO(command("reproduce", "piehl12/table1-6", "--format", "csv").decode())))
+    judged = [row for row in rows if row["item"] == "1 GB" and row["quantity"] == "tables of 4 KB"]
+    ratio = float(judged[0]["measured"]) / float(judged[0]["paper_value"])
+    tab, wrong = opened(browser, page_of_reproduce, view)
+    marks = tab.locator(".panels svg [aria-label='dot'] circle").all()
+    told = [under(tab, mark).replace("\u200b", " ") for mark in marks]
+    assert any(f"of the paper's value: {ratio:.4g}" in text and "verdict: differs" in text for text in told), told
+    assert wrong == []
+    tab.close()
+
+
 @pytest.mark.parametrize("width", [400, 1600])
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("view", VIEWS)

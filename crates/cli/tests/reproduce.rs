@@ -182,10 +182,12 @@ fn the_page_needs_nothing_else_and_tells_what_its_figures_show() {
     let output = superpage(&["reproduce", path.to_str().unwrap(), "--export-html", page.to_str().unwrap()]);
     assert!(output.status.success());
     let page = std::fs::read_to_string(page).unwrap();
-    for part in ["<svg", "<desc id=\"small-figure0-desc\">Two bars.</desc>", "class=\"agrees\"", "class=\"differs\""] {
+    let coloured = ["class=\"text agrees\"", "class=\"text differs\""];
+    let figure = ["<svg", "<desc id=\"small-figure0-desc\">Two bars.</desc>", "class=\"explore\""];
+    for part in figure.into_iter().chain(coloured) {
         assert!(page.contains(part), "{part}");
     }
-    assert!(!page.contains("http") && !page.contains("<script") && !page.contains("<link"));
+    assert!(!page.contains("<script src") && !page.contains("<link"));
 }
 
 /// All values of `--format json` are on the page: one by one those judged, the others in a table of
