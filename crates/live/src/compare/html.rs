@@ -1,12 +1,13 @@
-//! The comparison as a page: the tables, and charts of the quantities in Piehl's figures 4.1 to 4.9
-//! (misses of the data TLB, time elapsed, time in the kernel), with the page faults and the memory
-//! of his tables. Each run is shown, with the median and its interval.
+//! The comparison as a page: the tables, the rows to explore, and charts of every run with the
+//! median and its interval. The quantities are those of Piehl's figures 4.1 to 4.9 (misses of the
+//! data TLB, time elapsed, time in the kernel), with the page faults and the memory of his tables.
 
 use super::columns::{did_table, table};
 use super::statistics::median_interval;
 use super::{Comparison, Row};
 use std::fmt::Write;
-use superpage_report::{Axis, Dots, DotsOf, Figure, Kind, Point, Series, escape, page};
+use superpage_report::{Axis, Dots, DotsOf, ExploredAxis, ExploredRow, Explorer, Figure};
+use superpage_report::{Kind, Measure, Point, Series, escape, page};
 
 /// The page: one self-contained file.
 pub fn html(comparison: &Comparison) -> String {
@@ -32,12 +33,12 @@ pub fn html(comparison: &Comparison) -> String {
         let notes: String = comparison.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
         let _ = write!(main, "<ul class=\"notes\">\n{notes}</ul>\n");
     }
+    let below = "<p class=\"made\">Medians; strokes are intervals, drawn evenly around the value.</p>";
+    main += &explorer(comparison).map_or(String::new(), |explorer| explorer.html("The rows", below));
     for (index, figure) in dots(&comparison.rows).iter().enumerate() {
         main += &figure.html(&format!("runs{index}"));
     }
-    for (index, figure) in figures(&comparison.rows).iter().enumerate() {
-        main += &figure.html(&format!("figure{index}"));
-    }
+    main += &over_time(&comparison.rows).map_or(String::new(), |figure| figure.html("over-time"));
     page(&format!("superpage compare {}", comparison.command), &lead, &main)
 }
 
@@ -64,19 +65,51 @@ fn dots(rows: &[Row]) -> Vec<Dots> {
     charts.into_iter().map(chart).collect()
 }
 
-/// A chart for each quantity of which the medians alone are kept, a bar for each policy.
-fn figures(rows: &[Row]) -> Vec<Figure> {
-    type Value = fn(&Row) -> Option<f64>;
-    let charts: [(&str, &str, Value); 3] = [
-        ("Misses of loads in the data TLB", "millions", |row| row.dtlb_load_misses.map(|misses| misses as f64 / 1e6)),
-        ("Misses of stores in the data TLB", "millions", |row| row.dtlb_store_misses.map(|misses| misses as f64 / 1e6)),
-        ("Misses in the instruction TLB", "millions", |row| row.itlb_misses.map(|misses| misses as f64 / 1e6)),
+/// The rows to explore, a row for each policy: medians, with the intervals that are known.
+fn explorer(comparison: &Comparison) -> Option<Explorer> {
+    let rows = &comparison.rows;
+    let half = |(low, high): (f64, f64)| (high - low) / 2.0;
+    let interval = |values: &[f64]| median_interval(values).map(half);
+    type Known = (f64, Option<f64>);
+    type Quantity<'a> = (&'static str, &'a str, &'static str, &'a dyn Fn(&Row) -> Option<Known>);
+    let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let of_ratio = |row: &Row| row.time_ratio.map(|ratio| (ratio.estimate, ratio.interval().map(half)));
+    let served = rows.iter().any(|row| row.requests_per_second.is_some());
+    let quantities: [Quantity; 8] = [
+        ("ratio", "time, of the reference's", "", &|row| of_ratio(row).or(Some((1.0, None)))),
+        ("time", if served { "time per request" } else { "time" }, " s", &|row| {
+            Some((row.wall_seconds.median, interval(&row.times)))
+        }),
+        ("system", "time in the kernel", " s", &|row| Some((row.system_seconds.median, interval(&row.system_times)))),
+        ("minor_faults", "page faults", "", &|row| Some((row.minor_faults as f64, None))),
+        ("peak_rss", "memory at its peak", " MB", &|row| Some((megabytes(row.peak_rss_bytes), None))),
+        ("dtlb_load_misses", "misses of loads in the data TLB", "", &|row| Some((row.dtlb_load_misses? as f64, None))),
+        ("dtlb_store_misses", "misses of stores in the data TLB", "", &|row| {
+            Some((row.dtlb_store_misses? as f64, None))
+        }),
+        ("itlb_misses", "misses in the instruction TLB", "", &|row| Some((row.itlb_misses? as f64, None))),
     ];
-    let figure = |(title, unit, value): (&str, &str, Value)| {
-        let values: Vec<Option<f64>> = rows.iter().map(value).collect();
-        values.iter().any(Option::is_some).then(|| chart(title, unit, rows, &values))
-    };
-    charts.into_iter().filter_map(figure).chain(over_time(rows)).collect()
+    let known: Vec<&Quantity> =
+        quantities.iter().filter(|(.., value)| rows.iter().any(|row| value(row).is_some())).collect();
+    let measures = known.iter().map(|(name, label, unit, _)| Measure {
+        name,
+        label: (*label).into(),
+        unit,
+        ratio: *name == "ratio",
+        more: false,
+    });
+    let policies = rows.iter().map(|row| row.policy.clone()).collect();
+    let policies = ExploredAxis { name: "policy".into(), values: policies, numbers: None };
+    let explored = rows.iter().enumerate().map(|(number, row)| {
+        let values = || known.iter().map(|(.., value)| value(row));
+        ExploredRow {
+            chosen: vec![number],
+            sure: true,
+            values: values().map(|known| known.map_or(f64::NAN, |(value, _)| value)).collect(),
+            errors: values().map(|known| known.and_then(|(_, error)| error).unwrap_or(f64::NAN)).collect(),
+        }
+    });
+    Explorer::new(vec![policies], measures.collect(), explored.collect(), 0)
 }
 
 /// The memory of a server during the last run's load, a line for each policy.
@@ -102,21 +135,40 @@ fn over_time(rows: &[Row]) -> Option<Figure> {
     })
 }
 
-fn chart(title: &str, unit: &str, rows: &[Row], values: &[Option<f64>]) -> Figure {
-    let groups: Vec<String> = rows.iter().map(|row| row.policy.clone()).collect();
-    let said = groups.iter().zip(values).filter_map(|(name, value)| value.map(|value| format!("{name} {value:.3}")));
-    let points = values
-        .iter()
-        .enumerate()
-        .filter_map(|(group, value)| value.map(|y| Point { x: group as f64, y, label: String::new() }));
-    Figure {
-        title: title.into(),
-        alt: format!("{title} ({unit}): {}", said.collect::<Vec<_>>().join(", ")),
-        kind: Kind::Bars,
-        x: Axis { label: "policy".into(), ..Axis::default() },
-        y: Axis { label: unit.into(), ..Axis::default() },
-        series: vec![Series { name: title.into(), points: points.collect(), line: false, paper: Vec::new() }],
-        groups,
-        baseline: None,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::End;
+    use crate::compare::advice::tests::row;
+
+    #[test]
+    fn the_rows_have_their_ratios_and_half_intervals() {
+        let times: Vec<f64> = (0..10).map(|round| 0.7 + 0.02 * f64::from(round)).collect();
+        let fast: Vec<f64> = times.iter().map(|time| time / 2.0).collect();
+        let rows = vec![
+            row("base", &times, 1 << 20, None::<(&[f64], usize)>),
+            row("thp", &fast, 2 << 20, Some((&times[..], 2))),
+        ];
+        let comparison = Comparison {
+            command: "x".into(),
+            seed: 1,
+            rounds: 10,
+            of: 10,
+            end: End::Whole,
+            rows,
+            advice: None,
+            notes: vec![],
+        };
+        let explorer = explorer(&comparison).unwrap();
+        // Nothing was counted, so that there are no measures of misses.
+        let names: Vec<&str> = explorer.measures.iter().map(|measure| measure.name).collect();
+        assert_eq!(names, ["ratio", "time", "system", "minor_faults", "peak_rss"]);
+        let [base, thp] = &explorer.rows[..] else { panic!("two policies") };
+        assert!((thp.values[0] - 0.5).abs() < 1e-9 && base.values[0] == 1.0 && base.errors[0].is_nan());
+        let (low, high) = median_interval(&times).unwrap();
+        assert!((base.errors[1] - (high - low) / 2.0).abs() < 1e-12 && (base.values[1] - 0.79).abs() < 1e-9);
+        assert_eq!((base.values[4], thp.values[4]), (1.0, 2.0));
+        let page = html(&comparison);
+        assert!(page.contains("class=\"explore\"") && page.matches("class=\"run\"").count() == 4 * (1 + 20), "{page}");
     }
 }
