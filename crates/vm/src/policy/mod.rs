@@ -25,6 +25,7 @@ mod ingens;
 mod kcompactd;
 mod keys;
 mod khugepaged;
+mod ladder;
 mod leshy;
 mod mthp;
 mod parameter;

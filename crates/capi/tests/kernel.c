@@ -1,0 +1,157 @@
+/* A small kernel: its page tables are a list of leaves, its memory a buffer. What programs write
+ * must be there when they read, and both page tables must agree, whatever the policy does. */
+#include "superpage.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMORY (32u << 20)
+#define START (1u << 30)
+#define BYTES (12u << 20)
+#define PAGE 4096u
+#define CHECK(condition) check(condition, #condition, __LINE__)
+#define OK(call) check((call) == SUPERPAGE_OK, superpage_message(), __LINE__)
+
+static void check(int fine, const char *what, int line) {
+    if (!fine) {
+        printf("line %d: %s\n", line, what);
+        exit(1);
+    }
+}
+
+struct leaf {
+    uint32_t space;
+    struct superpage_mapping mapping;
+};
+
+static struct kernel {
+    struct leaf leaves[16384];
+    int count, flushes;
+    unsigned char memory[MEMORY];
+} kernel;
+
+static struct leaf *find(uint32_t space, uint64_t address) {
+    for (int at = 0; at < kernel.count; at++) {
+        struct leaf *leaf = &kernel.leaves[at];
+        if (leaf->space == space && address - leaf->mapping.address < leaf->mapping.bytes) return leaf;
+    }
+    return NULL;
+}
+
+static void map(void *context, uint32_t space, const struct superpage_mapping *mapping) {
+    struct leaf *leaf = find(space, mapping->address);
+    CHECK(context == &kernel);
+    if (leaf) {
+        CHECK(leaf->mapping.bytes == mapping->bytes && leaf->mapping.physical == mapping->physical);
+        leaf->mapping.rights = mapping->rights;
+        return;
+    }
+    CHECK(kernel.count < 16384 && mapping->address % mapping->bytes == 0 && mapping->physical % mapping->bytes == 0);
+    leaf = &kernel.leaves[kernel.count++];
+    leaf->space = space;
+    leaf->mapping = *mapping;
+}
+
+static uint32_t unmap(void *context, uint32_t space, const struct superpage_mapping *mapping) {
+    struct leaf *leaf = find(space, mapping->address);
+    uint32_t bits;
+    (void)context;
+    CHECK(leaf && leaf->mapping.address == mapping->address && leaf->mapping.bytes == mapping->bytes);
+    bits = leaf->mapping.bits;
+    *leaf = kernel.leaves[--kernel.count];
+    return bits;
+}
+
+static uint32_t use(void *context, uint32_t space, const struct superpage_mapping *mapping, uint32_t clear) {
+    struct leaf *leaf = find(space, mapping->address);
+    uint32_t bits;
+    (void)context;
+    CHECK(leaf && leaf->mapping.bytes == mapping->bytes);
+    bits = leaf->mapping.bits;
+    leaf->mapping.bits &= ~clear;
+    return bits;
+}
+
+static void flush(void *context, uint32_t space, uint64_t address, uint64_t bytes) {
+    (void)context, (void)space, (void)address;
+    CHECK(bytes > 0);
+    kernel.flushes++;
+}
+
+static void zero(void *context, uint64_t physical, uint64_t bytes) {
+    (void)context;
+    CHECK(physical + bytes <= MEMORY);
+    memset(kernel.memory + physical, 0, bytes);
+}
+
+static void copy(void *context, uint64_t from, uint64_t to, uint64_t bytes) {
+    (void)context;
+    memcpy(kernel.memory + to, kernel.memory + from, bytes);
+}
+
+/* The byte of a program, as its processor reaches it. */
+static unsigned char *byte(superpage *manager, uint32_t space, uint64_t address, uint32_t access) {
+    struct leaf *leaf = find(space, address);
+    struct superpage_done done;
+    struct superpage_mapping found;
+    for (int tries = 0; !leaf || !(leaf->mapping.rights & access); tries++) {
+        CHECK(tries < 4);
+        OK(superpage_fault(manager, space, address, access, &done));
+        CHECK(address - done.mapping.address < done.mapping.bytes);
+        leaf = find(space, address);
+    }
+    leaf->mapping.bits |= access == SUPERPAGE_WRITE ? 3 : 1;
+    OK(superpage_translate(manager, space, address, &found));
+    CHECK(found.address == leaf->mapping.address && found.physical == leaf->mapping.physical);
+    CHECK(found.bytes == leaf->mapping.bytes && found.rights == leaf->mapping.rights);
+    return &kernel.memory[found.physical + (address - found.address)];
+}
+
+int main(int arguments, char **argument) {
+    struct superpage_calls calls = {&kernel, map, unmap, use, flush, zero, copy};
+    struct superpage_config config = {MEMORY, "4K,64K,2M", "", &calls};
+    struct superpage_counts counts;
+    superpage *manager;
+    uint32_t space, child;
+    uint64_t next = 0, frame;
+
+    CHECK(arguments == 2);
+    config.policy = argument[1];
+    memset(kernel.memory, 0xff, MEMORY);
+    OK(superpage_new(&config, &manager));
+    OK(superpage_wire(manager, &frame));
+    OK(superpage_create(manager, &space));
+    OK(superpage_map(manager, space, START, BYTES, 3));
+    for (uint64_t at = 0; at < BYTES; at += PAGE) {
+        CHECK(*byte(manager, space, START + at, SUPERPAGE_READ) == 0);
+        *byte(manager, space, START + at, SUPERPAGE_WRITE) = (unsigned char)(at / PAGE);
+    }
+    /* Background work for ten seconds, as often as it is due. */
+    for (uint64_t now = 0; next != UINT64_MAX && now < 10000000000u; now = next > now ? next : now + 1)
+        OK(superpage_tick(manager, now, 0, &next));
+    OK(superpage_validate(manager));
+    OK(superpage_fork(manager, space, &child));
+    for (uint64_t at = 0; at < 1 << 20; at += 2 * PAGE) *byte(manager, child, START + at, SUPERPAGE_WRITE) = 7;
+    OK(superpage_protect(manager, space, START + PAGE, PAGE, SUPERPAGE_READ));
+    OK(superpage_discard(manager, space, START + BYTES / 2, BYTES / 4));
+    OK(superpage_unmap(manager, space, START + BYTES / 4, BYTES / 4));
+    OK(superpage_validate(manager));
+    for (uint64_t at = 0; at < BYTES; at += PAGE) {
+        unsigned char own = at >= BYTES / 2 && at < BYTES / 4 * 3 ? 0 : (unsigned char)(at / PAGE);
+        unsigned char childs = at < 1 << 20 && at / PAGE % 2 == 0 ? 7 : (unsigned char)(at / PAGE);
+        if (at < BYTES / 4 || at >= BYTES / 2) CHECK(*byte(manager, space, START + at, SUPERPAGE_READ) == own);
+        CHECK(*byte(manager, child, START + at, SUPERPAGE_READ) == childs);
+    }
+    OK(superpage_get_counts(manager, &counts));
+    CHECK(counts.sizes == 3 && counts.size[1].bytes == 65536 && counts.faults > 0 && kernel.flushes > 0);
+    OK(superpage_exit(manager, space));
+    OK(superpage_exit(manager, child));
+    OK(superpage_unwire(manager, frame));
+    OK(superpage_get_counts(manager, &counts));
+    CHECK(kernel.count == 0 && counts.resident_bytes == 0);
+    OK(superpage_validate(manager));
+    OK(superpage_free(manager));
+    printf("ok\n");
+    return 0;
+}
