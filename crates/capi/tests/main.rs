@@ -1,6 +1,7 @@
 //! The interface as programs in C and C++ see it. One file a question.
 
 mod build;
+mod champsim;
 mod scenario;
 
 #[test]
