@@ -2,6 +2,7 @@
 
 mod build;
 mod champsim;
+mod page;
 mod scenario;
 
 #[test]
