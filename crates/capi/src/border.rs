@@ -176,7 +176,6 @@ macro_rules! functions {
                 })?
                 let call: fn(&mut Manager, $($type),*) -> Result<_, Problem> = $call;
                 let value = call(manager, $($argument),*)?;
-                // SAFETY: as the caller promises.
                 functions!(@put value $($to)?)
             };
             // SAFETY: as the caller promises.
@@ -184,7 +183,10 @@ macro_rules! functions {
         }
     )*};
     (@put $value:ident) => { Ok::<(), Problem>($value) };
-    (@put $value:ident $to:ident) => { unsafe { put($value, $to, stringify!($to)) } };
+    (@put $value:ident $to:ident) => {
+        // SAFETY: as the caller of the function promises.
+        unsafe { put($value, $to, stringify!($to)) }
+    };
 }
 
 functions! {

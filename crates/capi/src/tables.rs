@@ -20,7 +20,7 @@ pub(crate) struct Tables {
 }
 
 fn bits(used: Used) -> u32 {
-    u32::from(used.referenced) * REFERENCED | u32::from(used.modified) * MODIFIED
+    (if used.referenced { REFERENCED } else { 0 }) | (if used.modified { MODIFIED } else { 0 })
 }
 
 fn either(used: Used, bits: u32) -> Used {
@@ -134,7 +134,7 @@ impl Pmap for Tables {
         self.soft.flush_gathered(space);
         if let Some((Range { start, end }, true)) = self.gathering.take() {
             // The whole of a space has one byte more than there are numbers.
-            let bytes = (end - start).checked_mul(1 << self.shift).unwrap_or(u64::MAX);
+            let bytes = (end - start).saturating_mul(1 << self.shift);
             self.calls.flush(space, start.0 << self.shift, bytes);
         }
     }
