@@ -61,8 +61,8 @@ struct superpage_mapping {
     uint32_t bits;     /* its reference and dirty bits */
 };
 
-/* What the manager calls; a null function is not called. All but `use` and `unmap` return nothing,
- * and none may fail, throw, or call the manager with this handle. Only `context` may be changed. */
+/* What the manager calls; a null function is not called. None may fail, throw, or call the manager
+ * with this handle. A mapping is valid until the function returns. */
 struct superpage_calls {
     void *context;
     /* Enter a mapping with these bits, or change the rights of the one that is there. */

@@ -68,8 +68,8 @@ pub(crate) enum Trace {
         /// or .zst
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Of champsim, also write a table (CSV) of the events, such as mappings, each with the
-        /// number of records before it
+        /// Of champsim and drmemtrace, also write a table (CSV) of the events, such as mappings,
+        /// each with the number of records before it
         #[arg(long, value_name = "FILE")]
         events: Option<PathBuf>,
         /// Export the intact part of a damaged trace

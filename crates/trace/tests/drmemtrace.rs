@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use superpage_pages::Access;
+use superpage_trace::export::export;
 use superpage_trace::import::{Imported, import};
 use superpage_trace::{Batch, Error, Event, ProcessId, Run, RunBuilder, Source};
 
@@ -388,4 +389,46 @@ proptest! {
             prop_assert!(!error.to_string().contains('\n'), "{}", error);
         }
     }
+}
+
+/// A stream that came from a trace, so that it has the mappings that importing makes.
+fn again(source: &mut dyn Source, folder: &Path, name: &str) -> (Vec<u8>, Imported) {
+    let path = folder.join(name);
+    export("drmemtrace", source, Some(&path), None).unwrap();
+    (fs::read(&path).unwrap(), open(&path).unwrap())
+}
+
+#[test]
+fn what_was_exported_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = folder.path().join("first");
+    fs::write(&first, all_kinds().0).unwrap();
+    // Crossings after which a page's only instruction, or its last of several, ends; and two
+    // threads.
+    let file = File::begin(7, 7).at(1).put(INSTR, 4, 0x5ffe).put(READ, 8, 0x9000).put(INSTR, 4, 0x6002);
+    let file = file.put(INSTR, 4, 0x6ffe).put(WRITE, 8, 0x9008).put(READ, 8, 0x9010).put(INSTR, 2, 0x1000);
+    let file = file.put(INSTR, 4, 0x6000).put(READ, 8, 0xa000).put(INSTR, 4, 0x6ffe).put(INSTR, 4, 0x7002);
+    let file = file.put(THREAD, 4, 8).put(PID, 4, 7).at(2).put(INSTR, 4, 0x7002).put(WRITE, 8, 0xa000).end(8);
+    let second = folder.path().join("second");
+    fs::write(&second, file).unwrap();
+    for (path, name) in [(&first, "a.gz"), (&second, "b.zst")] {
+        let whole = read_all(&mut open(path).unwrap()).unwrap();
+        let (_, mut back) = again(&mut open(path).unwrap(), folder.path(), name);
+        let back = read_all(&mut back).unwrap();
+        assert_eq!((back.runs, back.events), (whole.runs, whole.events), "{name}");
+    }
+}
+
+#[test]
+fn a_stream_without_fetches_gets_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut workload = superpage_trace::workload::parse("random:bytes=1M,references=2K").unwrap();
+    let given = read_all(&mut *superpage_trace::workload::parse("random:bytes=1M,references=2K").unwrap()).unwrap();
+    let (bytes, mut back) = again(&mut *workload, folder.path(), "plain");
+    let back = read_all(&mut back).unwrap();
+    let sum = |batch: &Batch, count: fn(&Run) -> u32| batch.runs.iter().map(|run| u64::from(count(run))).sum::<u64>();
+    assert_eq!(sum(&back, |run| run.instructions), sum(&given, |run| run.instructions));
+    assert_eq!(bytes.len() % 12, 0);
+    let data = |batch: &Batch| batch.runs.iter().filter(|run| run.access() != Access::Execute).count();
+    assert_eq!(data(&back), data(&given));
 }

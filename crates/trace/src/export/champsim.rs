@@ -7,7 +7,7 @@
 //! order of data accesses is that of the stream, and so is that of fetches. Before an event all is
 //! written, so each event has its place among the records.
 
-use super::{Out, Table};
+use super::{OneProcess, Out, Table};
 use crate::row::Row;
 use crate::{TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 use std::collections::VecDeque;
@@ -18,17 +18,17 @@ const STORES: usize = 2;
 const LOADS: usize = 4;
 
 /// The code of streams without fetches: a page below what programs map.
-const CODE: u64 = 0x10_0000;
+pub(super) const CODE: u64 = 0x10_0000;
 
 /// Instructions are so far apart, in bytes.
-const STEP: u64 = 4;
+pub(super) const STEP: u64 = 4;
 
 struct ChampSim {
     out: Out,
     written: u64,
     /// Whether there are fetches; until then instructions are those of data.
     fetches: bool,
-    process: Option<u32>,
+    process: OneProcess,
     code: Code,
     data: VecDeque<Data>,
 }
@@ -53,17 +53,20 @@ struct Data {
 
 pub(super) fn start(out: Out) -> io::Result<Box<dyn Table>> {
     let code = Code { start: CODE, bytes: 1 << TRACE_PAGE_SHIFT, ..Code::default() };
-    Ok(Box::new(ChampSim { out, written: 0, fetches: false, process: None, code, data: VecDeque::new() }))
+    Ok(Box::new(ChampSim {
+        out,
+        written: 0,
+        fetches: false,
+        process: OneProcess::default(),
+        code,
+        data: VecDeque::new(),
+    }))
 }
 
 impl Table for ChampSim {
     fn row(&mut self, row: Row) -> io::Result<()> {
         let (Some(page), Some(references)) = (row.page, row.references) else { return self.all() };
-        if *self.process.get_or_insert(row.process) != row.process {
-            let problem = "the stream has accesses of several processes, and a file of ChampSim is one address space; \
-                           export a recording of one program";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
-        }
+        self.process.check(&row)?;
         let start = page << TRACE_PAGE_SHIFT | u64::from(row.line.unwrap_or(0)) << TRACE_LINE_SHIFT;
         let instructions = row.instructions.unwrap_or(0);
         match row.kind {

@@ -5,6 +5,7 @@
 
 mod champsim;
 mod csv;
+mod drmemtrace;
 mod packing;
 mod parquet;
 mod text;
@@ -32,10 +33,32 @@ trait Table {
     }
 }
 
+/// The process of a format that has one address space.
+#[derive(Default)]
+struct OneProcess(Option<u32>);
+
+impl OneProcess {
+    /// # Errors
+    /// The row is of another process than those before.
+    fn check(&mut self, row: &Row) -> io::Result<()> {
+        if *self.0.get_or_insert(row.process) == row.process {
+            return Ok(());
+        }
+        let problem = "the stream has accesses of several processes, and such a file is one address space; export a \
+                       recording of one program";
+        Err(io::Error::new(io::ErrorKind::InvalidInput, problem))
+    }
+}
+
 type Start = fn(Out) -> io::Result<Box<dyn Table>>;
 
-const FORMATS: [(&str, Start); 4] =
-    [("parquet", parquet::start), ("csv", csv::start), ("text", text::start), ("champsim", champsim::start)];
+const FORMATS: [(&str, Start); 5] = [
+    ("parquet", parquet::start),
+    ("csv", csv::start),
+    ("text", text::start),
+    ("champsim", champsim::start),
+    ("drmemtrace", drmemtrace::start),
+];
 
 /// The names of the formats that [`export`] writes.
 pub fn formats() -> impl Iterator<Item = &'static str> {
@@ -47,18 +70,18 @@ pub const STANDARD_OUTPUT: &str = "standard output";
 
 /// Writes the rest of `source` in one of the [`formats`] to the file `path`, or to standard output;
 /// compressed if its name ends in `.gz`, `.xz` or `.zst`. A file gets its name when it is complete;
-/// if the export fails, nothing is left of it. The file `events` has what `champsim` has no records
-/// for: a CSV table of the events, each with the records before it.
+/// if the export fails, nothing is left of it. The file `events` has what `champsim` and
+/// `drmemtrace` have no records for: a CSV table of the events, each with the records before it.
 ///
 /// # Errors
-/// An unknown format; `parquet` or `champsim` to a terminal; `events` of a format that has them
-/// itself; accesses of a second process in `champsim`; those of the source; a write fails.
+/// An unknown format; a binary one to a terminal; `events` of a format that has them itself;
+/// accesses of a second process in `champsim` or `drmemtrace`; those of the source; a write fails.
 pub fn export(format: &str, source: &mut dyn Source, path: Option<&Path>, events: Option<&Path>) -> Result<(), Error> {
     let Some((_, start)) = FORMATS.into_iter().find(|&(name, _)| name == format) else {
         let known = formats().collect::<Vec<_>>().join(", ");
         return Err(Error::input(format, format!("is not an export format; expected one of: {known}")));
     };
-    if matches!(format, "parquet" | "champsim") && path.is_none() && io::stdout().is_terminal() {
+    if matches!(format, "parquet" | "champsim" | "drmemtrace") && path.is_none() && io::stdout().is_terminal() {
         return Err(Error::input(format, "is binary and cannot be written to a terminal: name a file with -o FILE"));
     }
     let mut file = File::create(path)?;
