@@ -219,3 +219,22 @@ functions! {
     superpage_get_counts() -> counts: Counts = |vm| Ok(vm.counts());
     superpage_validate() = |vm| vm.validate();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_ends_at_the_border() {
+        let manager = Manager::new(1 << 24, None, "base", Callbacks(None)).unwrap();
+        let handle = Box::into_raw(Box::new(Superpage(Mutex::new(manager))));
+        let mut space = 0;
+        // SAFETY: it was made as `superpage_new` does, and is freed last.
+        unsafe {
+            assert_eq!(on(handle, |_| panic!("as a test")), Code::Panicked);
+            assert_eq!(superpage_create(handle, &mut space), Code::Panicked);
+            assert!(CStr::from_ptr(superpage_message()).to_str().unwrap().contains("panicked in an earlier call"));
+            assert_eq!(superpage_free(handle), Code::Ok);
+        }
+    }
+}
