@@ -155,8 +155,6 @@ impl Mmu {
             Some("a memory manager of the host maps its memory, which is modelled for one core")
         } else if machine.shadow.is_some() {
             Some("its shadow superpages are modelled for one core")
-        } else if machine.perforated.is_some() {
-            Some("its perforated pages are modelled for one core")
         } else if machine.compared_use_bits() != 0 {
             Some("its TLBs join pages by their use bits, which is modelled for one core")
         } else {

@@ -165,11 +165,6 @@ impl Batch {
         Located { head, entry, number: self.numbers[index], kind: self.kinds[index] as usize }
     }
 
-    /// Whether a request is for a base page.
-    pub(crate) fn is_base(&self, index: usize) -> bool {
-        self.kinds[index] >> 2 == 0
-    }
-
     /// The translations that the requests use.
     #[inline(always)]
     pub(crate) fn uses(&self) -> Uses<'_> {

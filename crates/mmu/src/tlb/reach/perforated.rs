@@ -109,13 +109,14 @@ impl Reach for Perforated {
 
     fn forget(cache: &mut Cache<Self>, numbers: &Range<u64>, head: u32, pte: Pte, joining: Joining) -> u64 {
         let own: u64 = numbers.clone().map(|number| drop_entry(cache, alone(number, head))).sum();
-        if pte.size_level() > 0 {
-            return own;
-        }
-        // As the instruction that drops a page does: all that translates its address.
+        // As the instruction that drops a page does: all that translates its address, also that of a
+        // larger page of the lowest table. No region has the key of a page above.
+        let (first, pages) = (numbers.start << pte.replicas(), 1 << pte.replicas());
         let first_id = head & !((1 << joining.order) - 1);
-        let whole = drop_entry(cache, of_region(numbers.start, first_id, joining.order));
-        own + whole + drop_entry(cache, of_fragment(numbers.start, first_id, joining.order))
+        let whole = drop_entry(cache, of_region(first, first_id, joining.order));
+        let fragments = (first..first + pages).step_by(1 << fragment_order(joining.order));
+        let fragments = fragments.map(|page| drop_entry(cache, of_fragment(page, first_id, joining.order)));
+        own + whole + fragments.sum::<u64>()
     }
 
     fn drop_region(cache: &mut Cache<Self>, first_id: u32, first: Vpn, stale: Stale, joining: Joining) -> u64 {

@@ -119,7 +119,8 @@ impl Perforated {
 }
 
 impl<'a> Target<'a> {
-    /// The walk of a request of a batch, if it is for a base page of a region.
+    /// The walk of a request of a batch, if it is into a region: to a base page, or to a hole that
+    /// is part of a larger page of the lowest table.
     pub(super) fn of(
         mappings: &'a Mappings,
         batch: &Batch,
@@ -127,7 +128,7 @@ impl<'a> Target<'a> {
         partial: PartialHits,
     ) -> Option<Target<'a>> {
         let entry = batch.entries[request];
-        let (region, index) = mappings.region(entry).filter(|_| batch.is_base(request))?;
+        let (region, index) = mappings.region(entry)?;
         let (region_hit, fragment_hit) = (partial.regions >> request & 1 != 0, partial.fragments >> request & 1 != 0);
         Some(Target { region, entry, index, region_hit, fragment_hit })
     }
