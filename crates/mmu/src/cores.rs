@@ -2,6 +2,13 @@
 //! of its own, and all have one set of mappings. A line cache that several cores share is with the
 //! one of them that ran last: it is moved to the next one.
 //!
+//! A core may run several *hardware threads*, also known as siblings, which share all that it has.
+//! An entry of a TLB or a walk cache is of the hardware thread that loaded it: operating systems
+//! number address spaces for each by itself, so that a number may name two spaces, and processors
+//! tag entries by hardware thread (Marr et al., Hyper-Threading Technology Architecture and
+//! Microarchitecture, Intel Technology Journal 6 (1), 2002; AMD, Zen, Hot Chips 2016). So siblings
+//! compete for the ways, and neither hits what the other loaded.
+//!
 //! One core at a time takes requests ([`Mmu::go_to`]). A change of a mapping is announced to all.
 //! Those that run its space at that time are interrupted, except the one that makes the change. One
 //! that has run it before, and now runs another, is not: it drops what it holds of the space when
@@ -28,11 +35,14 @@ pub(crate) struct Cores {
     /// The first levels of one core; those of a core are side by side.
     first_levels: usize,
     current: usize,
-    /// The space that each runs.
+    /// The hardware threads of each core, those of a core side by side below, and the current one.
+    siblings: usize,
+    sibling: usize,
+    /// The space that each hardware thread runs.
     spaces: Vec<u32>,
     /// How often mappings of each space have changed.
     changes: Vec<u64>,
-    /// The changes of each space when each core left it; `NEVER` if it has not.
+    /// The changes of each space when each hardware thread left it; `NEVER` if it has not.
     seen: Vec<Vec<u64>>,
 }
 
@@ -51,6 +61,8 @@ impl Cores {
             holders: BTreeMap::new(),
             first_levels,
             current: 0,
+            siblings: 1,
+            sibling: 0,
             spaces: vec![0],
             changes: Vec::new(),
             seen: vec![Vec::new()],
@@ -60,9 +72,19 @@ impl Cores {
     /// Adds a core, which runs nothing; returns its first levels.
     fn add(&mut self) -> Vec<FirstLevel> {
         assert!(!self.fresh.is_empty(), "a machine with one core");
-        self.spaces.push(NO_SPACE);
-        self.seen.push(Vec::new());
+        self.make_room(self.spaces.len() + self.siblings);
         self.fresh.clone()
+    }
+
+    /// For so many hardware threads, of which new ones run nothing.
+    fn make_room(&mut self, threads: usize) {
+        self.spaces.resize(threads, NO_SPACE);
+        self.seen.resize(threads, Vec::new());
+    }
+
+    /// The current hardware thread, of all.
+    fn thread(&self) -> usize {
+        self.current * self.siblings + self.sibling
     }
 
     /// Where the first levels of the current core are in the list of all.
@@ -75,42 +97,46 @@ impl Cores {
     /// Where this first level of each core is.
     pub(crate) fn each(&self, first_level: usize) -> impl Iterator<Item = usize> + use<> {
         let step = self.first_levels;
-        (0..self.spaces.len()).map(move |core| core * step + first_level)
+        (0..self.spaces.len() / self.siblings).map(move |core| core * step + first_level)
     }
 
-    /// Mappings of a space change: returns how many other cores run it.
+    /// Mappings of a space change: returns how many other hardware threads run it, each of which is
+    /// interrupted, as each is a processor to the operating system.
     pub(crate) fn change(&mut self, space: u32) -> u64 {
         if self.fresh.is_empty() {
             return 0;
         }
         *of_space(&mut self.changes, space, 0) += 1;
-        let others = self.spaces.iter().enumerate().filter(|(core, runs)| *core != self.current && **runs == space);
-        others.count() as u64
+        let here = self.thread();
+        self.spaces.iter().enumerate().filter(|(thread, runs)| *thread != here && **runs == space).count() as u64
     }
 
     /// All threads of a space end but the one that runs here.
     pub(crate) fn leave_alone(&mut self, space: u32) {
-        let others = self.spaces.iter_mut().enumerate().filter(|(core, _)| *core != self.current);
+        let here = self.thread();
+        let others = self.spaces.iter_mut().enumerate().filter(|(thread, _)| *thread != here);
         others.filter(|(_, runs)| **runs == space).for_each(|(_, runs)| *runs = NO_SPACE);
     }
 
-    /// A space has ended, and its number may be another's next; returns what the current core runs.
+    /// A space has ended, and its number may be another's next; returns what the current hardware
+    /// thread runs.
     fn end(&mut self, space: u32) -> u32 {
         self.spaces.iter_mut().filter(|runs| **runs == space).for_each(|runs| *runs = NO_SPACE);
         let of_space = self.seen.iter_mut().filter_map(|seen| seen.get_mut(space as usize));
         of_space.for_each(|seen| *seen = NEVER);
         self.changes.get_mut(space as usize).into_iter().for_each(|changes| *changes = 0);
-        self.spaces[self.current]
+        self.spaces[self.thread()]
     }
 
-    /// The current core goes to another space; returns whether mappings of that have changed since
-    /// it left it.
+    /// The current hardware thread goes to another space; returns whether mappings of that have
+    /// changed since it left it.
     pub(crate) fn switch(&mut self, space: u32) -> bool {
-        let left = std::mem::replace(&mut self.spaces[self.current], space);
+        let thread = self.thread();
+        let left = std::mem::replace(&mut self.spaces[thread], space);
         if self.fresh.is_empty() {
             return false;
         }
-        let seen = &mut self.seen[self.current];
+        let seen = &mut self.seen[thread];
         if left != NO_SPACE {
             *of_space(seen, left, NEVER) = *of_space(&mut self.changes, left, 0);
         }
@@ -130,14 +156,23 @@ fn of_space(numbers: &mut Vec<u64>, space: u32, first: u64) -> &mut u64 {
 
 impl Mmu {
     /// As [`Mmu::of`], with any number of cores that take turns ([`Mmu::go_to`]). Counts of a
-    /// machine are those of all cores together, entries that are held those of the current one.
+    /// machine are those of all cores together, entries that are held those of the current one. The
+    /// machines have the same number of hardware threads a core.
     ///
     /// # Panics
-    /// As [`Mmu::of`], or [`Mmu::refuses_cores`] refuses a machine.
+    /// As [`Mmu::of`], [`Mmu::refuses_cores`] refuses a machine, or they differ in
+    /// [`Clock::threads_per_core`](crate::machine::Clock::threads_per_core).
     pub fn on_cores(machines: &[&Machine]) -> Mmu {
         let refused = machines.iter().find_map(|machine| Mmu::refuses_cores(machine));
         assert_eq!(refused, None, "several cores");
         let mut mmu = Mmu::of(machines);
+        let threads = machines[0].clock.threads_per_core;
+        assert!(machines.iter().all(|machine| machine.clock.threads_per_core == threads), "hardware threads a core");
+        if threads > 1 {
+            mmu.first_levels.get_mut().iter_mut().for_each(|first_level| first_level.share(threads));
+            mmu.cores.siblings = threads as usize;
+            mmu.cores.make_room(threads as usize);
+        }
         mmu.cores.fresh = mmu.first_levels.get_mut().clone();
         let shares = machines.iter().flat_map(|machine| &machine.line_cache).map(|cache| cache.shared_by);
         mmu.cores.shares = shares.filter(|cores| *cores > 1).collect();
@@ -162,23 +197,26 @@ impl Mmu {
         }
     }
 
-    /// What follows happens on this core: requests, switches of spaces, and changes of mappings,
-    /// which interrupt others. A new core runs no space: switch to one. Panics if there is one core
-    /// alone.
-    pub fn go_to(&mut self, core: usize) {
-        while core >= self.cores.spaces.len() {
+    /// What follows happens on this core, in its hardware thread with this number: requests,
+    /// switches of spaces, and changes of mappings, which interrupt others. A new core runs no
+    /// space: switch to one. Panics if there is one core alone, or it has no such hardware thread.
+    pub fn go_to(&mut self, core: usize, sibling: usize) {
+        assert!(sibling < self.cores.siblings, "a core has {} hardware threads", self.cores.siblings);
+        while core * self.cores.siblings >= self.cores.spaces.len() {
             let mut added = self.cores.add();
             let first_levels = self.first_levels.get_mut();
             added.iter_mut().for_each(|first_level| first_level.defers = first_levels[0].defers);
             first_levels.append(&mut added);
         }
-        if core != self.cores.current {
-            if !self.cores.shares.is_empty() {
+        if (core, sibling) != (self.cores.current, self.cores.sibling) {
+            if core != self.cores.current && !self.cores.shares.is_empty() {
                 self.catch_up();
                 self.move_shared(core);
             }
-            self.cores.current = core;
-            let space = self.cores.spaces[core];
+            (self.cores.current, self.cores.sibling) = (core, sibling);
+            let (first_levels, mappings, _) = self.here();
+            first_levels.iter_mut().for_each(|first_level| first_level.go_to(mappings, sibling as u32));
+            let space = self.cores.spaces[self.cores.thread()];
             if space != self.space {
                 self.space = space;
                 self.mappings.clear_index_cache();
@@ -224,7 +262,7 @@ mod tests {
     fn cores_that_run_a_space_are_interrupted_and_others_notice_when_they_come_back() {
         let mut mmu = Mmu::on_cores(&[&Machine::builtin("zen5").unwrap()]);
         for core in [0, 1, 2] {
-            mmu.go_to(core);
+            mmu.go_to(core, 0);
             mmu.switch(0);
         }
         let cores = &mut mmu.cores;

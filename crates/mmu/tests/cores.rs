@@ -76,7 +76,7 @@ impl Both {
         let shot = self.cores.counters(0).shootdowns;
         match step {
             Step::GoTo(core) => {
-                self.cores.go_to(core);
+                self.cores.go_to(core, 0);
                 self.at = core;
                 if self.spaces[core].is_none() {
                     self.spaces[core] = Some(0);
@@ -184,11 +184,11 @@ impl Both {
         assert_eq!(self.cores.misses(0), counters.tlb_misses());
         for (core, space) in self.spaces.into_iter().enumerate() {
             let Some(space) = space else { continue };
-            self.cores.go_to(core);
+            self.cores.go_to(core, 0);
             assert_eq!(self.cores.space(), space);
             assert_eq!(self.cores.held(0), self.alone[core].held(0), "core {core}");
         }
-        self.cores.go_to(self.at);
+        self.cores.go_to(self.at, 0);
         assert_eq!(self.cores.validate(), Ok(()));
     }
 }
@@ -247,20 +247,20 @@ fn a_core_that_comes_back_to_a_changed_space_misses_again() {
     (0..8).for_each(|page| mmu.enter(0, Vpn(page), to(page), Access::Read));
     let read: Vec<Request> = (0..4).map(|page| Request::new(Vpn(page), Access::Read)).collect();
     for core in [0, 1] {
-        mmu.go_to(core);
+        mmu.go_to(core, 0);
         mmu.switch(0);
         assert_eq!(mmu.run(&read), None);
     }
     assert_eq!(mmu.misses(0), 8, "private TLBs");
     mmu.switch(1);
-    mmu.go_to(0);
+    mmu.go_to(0, 0);
     mmu.remove(0, Vpn(7), PageSize::KB4);
     assert_eq!(mmu.counters(0).shootdowns_received, 0);
-    mmu.go_to(1);
+    mmu.go_to(1, 0);
     mmu.switch(0);
     assert_eq!((mmu.counters(0).late_flushes, mmu.run(&read)), (1, None));
     assert_eq!(mmu.misses(0), 12);
-    mmu.go_to(0);
+    mmu.go_to(0, 0);
     assert_eq!(mmu.run(&read), None);
     assert_eq!(mmu.misses(0), 12, "core 0 has kept them");
     mmu.remove(0, Vpn(6), PageSize::KB4);
@@ -278,7 +278,7 @@ fn a_shared_line_cache_is_one() {
     mmu.enter(0, Vpn(5), to, Access::Read);
     let mut from_memory = |core| {
         let before = mmu.counters(0).line_misses;
-        mmu.go_to(core);
+        mmu.go_to(core, 0);
         mmu.switch(0);
         assert_eq!(mmu.run(&[Request::new(Vpn(5), Access::Read)]), None);
         mmu.counters(0).line_misses - before
@@ -297,7 +297,7 @@ fn gathered_changes_are_announced_once() {
     let mut mmu = Mmu::on_cores(&[&machine]);
     let to = |page| Mapped { frame: Pfn(page), size: PageSize::KB4, protection: Protection::READ_WRITE };
     (0..64).for_each(|page| mmu.enter(0, Vpn(page), to(page), Access::Read));
-    mmu.go_to(1);
+    mmu.go_to(1, 0);
     mmu.switch(0);
     let sums = |mmu: &Mmu| [mmu.shared().shootdowns, mmu.shared().shootdowns_received];
     mmu.begin_gather(0, 100..200);
@@ -318,11 +318,11 @@ fn a_number_that_is_used_again_is_of_a_new_space() {
     let mut mmu = Mmu::on_cores(&[&machine]);
     let to = Mapped { frame: Pfn(5), size: PageSize::KB4, protection: Protection::READ_WRITE };
     for core in [0, 1, 2] {
-        mmu.go_to(core);
+        mmu.go_to(core, 0);
         mmu.switch(3);
     }
     mmu.switch(4);
-    mmu.go_to(1);
+    mmu.go_to(1, 0);
     mmu.enter(3, Vpn(5), to, Access::Read);
     mmu.flush(3);
     mmu.remove(3, Vpn(5), PageSize::KB4);
@@ -332,7 +332,7 @@ fn a_number_that_is_used_again_is_of_a_new_space() {
     mmu.enter(3, Vpn(5), to, Access::Read);
     mmu.remove(3, Vpn(5), PageSize::KB4);
     assert_eq!(mmu.shared().shootdowns_received, 0, "core 0 ran another of this number");
-    mmu.go_to(2);
+    mmu.go_to(2, 0);
     mmu.switch(3);
     assert_eq!(mmu.shared().late_flushes, 0);
 }

@@ -1,13 +1,12 @@
 //! Runs a plan in one pass over a stream.
 
 use crate::estimate::compared_errors;
-use crate::one_kernel::groups;
+use crate::pass::Pass;
 use crate::room::Guard;
-use crate::simulation::Simulation;
-use crate::stream::{Carried, Phases, Piece};
+use crate::stream::Tap;
 use crate::workers;
 use crate::{Error, Row, Run, Setup, Watch};
-use rayon::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_mmu::Mmu;
@@ -61,82 +60,31 @@ pub fn run_parts(
     watch: &Watch,
 ) -> Result<Vec<Run>, Error> {
     check_migration(watch.cores, source.info())?;
-    match watch.cores {
-        Some(cores) => run_pass(setups, &mut OnCores::new(source, cores), stop, progress, watch),
-        None => run_pass(setups, source, stop, progress, watch),
-    }
-}
-
-/// One pass over a stream.
-fn run_pass(
-    setups: &[Setup],
-    source: &mut dyn Source,
-    stop: &AtomicBool,
-    progress: &(dyn Fn(Progress) + Sync),
-    watch: &Watch,
-) -> Result<Vec<Run>, Error> {
     watch.every.map_or(Ok(()), crate::Every::check)?;
-    check_setups(setups, source.info(), watch.lines)?;
     let guard = Guard::new();
     guard.check_stream(source.info())?;
-    let mut phases = Phases::new(source);
-    let info = source.info().clone();
-    let begin = |group: Vec<usize>| {
-        let group: Vec<(usize, &Setup)> = group.into_iter().map(|place| (place, &setups[place])).collect();
-        Simulation::new(&group, &info, watch)
-    };
-    let mut simulations = groups(setups, watch).into_iter().map(begin).collect::<Result<Vec<_>, Error>>()?;
-    let mut shifts: Vec<u32> = setups.iter().map(|setup| setup.ladder.base().shift()).collect();
-    shifts.sort_unstable();
-    shifts.dedup();
-
-    let mut carried: Vec<Carried> = shifts.iter().map(|shift| Carried::new(*shift, watch.lines, &info)).collect();
-    let mut now = Piece::new(&shifts);
-    let mut next = Piece::new(&shifts);
-    let mut done = Progress { runs: 0, of: info.runs };
-    let mut more = now.fill(source, &mut phases, &mut carried)?;
-    let mut complete = true;
-    // Each looks before each piece, so that only what one piece needs is allocated after memory ran
-    // short.
-    let step = |simulation: &mut Simulation, piece: &Piece| {
-        if !guard.is_short() {
-            simulation.step(piece, stop);
-        }
-    };
-    while more && complete {
-        workers::with(|threads| -> Result<(), Error> {
-            let begun = Instant::now();
-            while more && begun.elapsed() < TURN {
-                if stop.load(Ordering::Relaxed) {
-                    complete = false;
-                    break;
-                }
-                let filled = if threads {
-                    let fill = || next.fill(source, &mut phases, &mut carried);
-                    let step_all = || simulations.par_iter_mut().for_each(|simulation| step(simulation, &now));
-                    rayon::join(fill, step_all).0
-                } else {
-                    simulations.iter_mut().for_each(|simulation| step(simulation, &now));
-                    next.fill(source, &mut phases, &mut carried)
-                };
-                more = filled?;
-                guard.check(setups.len(), watch)?;
-                done.runs += now.batch.runs.len() as u64;
-                std::mem::swap(&mut now, &mut next);
+    let mut runs = match watch.cores {
+        Some(cores) => {
+            // Machines whose cores have as many hardware threads see the same order of threads.
+            let mut kinds: BTreeMap<u32, (Vec<usize>, Vec<Setup>)> = BTreeMap::new();
+            for (place, setup) in setups.iter().enumerate() {
+                let (places, own) = kinds.entry(threads_per_core(setup)).or_default();
+                places.push(place);
+                own.push(setup.clone());
             }
-            Ok(())
-        })?;
-        progress(done);
-    }
-    let info = source.info().clone();
-    let finish = |simulation: Simulation| simulation.finish(&info, complete);
-    let mut runs: Vec<(usize, Run)> = workers::with(|threads| {
-        if threads {
-            simulations.into_par_iter().flat_map_iter(finish).collect()
-        } else {
-            simulations.into_iter().flat_map(finish).collect()
+            let mut taps = Tap::of(source, kinds.len());
+            let streams = taps.iter_mut().zip(kinds.keys());
+            let streams = streams.map(|(tap, siblings)| OnCores::new(tap, cores, *siblings));
+            let mut streams: Vec<OnCores> = streams.collect();
+            let passes = streams.iter_mut().zip(kinds.values());
+            let passes = passes.map(|(stream, (places, own))| Pass::new(own, places, stream, watch));
+            run_passes(passes.collect::<Result<_, _>>()?, &guard, stop, progress)?
         }
-    });
+        None => {
+            let places: Vec<usize> = (0..setups.len()).collect();
+            run_passes(vec![Pass::new(setups, &places, source, watch)?], &guard, stop, progress)?
+        }
+    };
     runs.sort_unstable_by_key(|(place, _)| *place);
     let mut runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
     let digest = source.digest();
@@ -147,6 +95,33 @@ fn run_pass(
     }
     compare(&mut runs);
     Ok(runs)
+}
+
+/// Simulates passes piece by piece in turn; returns their runs, with their places.
+fn run_passes(
+    mut passes: Vec<Pass<'_>>,
+    guard: &Guard,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Vec<(usize, Run)>, Error> {
+    let mut complete = true;
+    while complete && passes.iter().any(Pass::goes_on) {
+        workers::with(|threads| -> Result<(), Error> {
+            let begun = Instant::now();
+            while passes.iter().any(Pass::goes_on) && begun.elapsed() < TURN {
+                if stop.load(Ordering::Relaxed) {
+                    complete = false;
+                    break;
+                }
+                let mut going = passes.iter_mut().filter(|pass| pass.goes_on());
+                going.try_for_each(|pass| pass.step(threads, guard, stop))?;
+            }
+            Ok(())
+        })?;
+        progress(passes.first().map_or_else(Progress::default, Pass::progress));
+    }
+    let finish = |pass: Pass<'_>| workers::with(|threads| pass.finish(threads, complete));
+    Ok(passes.into_iter().flat_map(finish).collect())
 }
 
 /// Whether the threads of the stream can migrate, if they are to.
@@ -186,6 +161,12 @@ pub fn check_stream_lines(info: &Info) -> Result<(), Error> {
 pub fn check_setups(setups: &[Setup], info: &Info, lines: bool) -> Result<(), Error> {
     check_cores(setups, info)?;
     if lines { check_lines(setups, info) } else { check_pages(setups) }
+}
+
+/// The hardware threads of a core: one where several processors are not modelled.
+fn threads_per_core(Setup { machine, kernel, .. }: &Setup) -> u32 {
+    let alone = Mmu::refuses_cores(machine).is_some() || kernel.is_some();
+    if alone { 1 } else { machine.clock.threads_per_core }
 }
 
 /// Whether the machines and kernels are modelled for as many cores as the stream runs on.

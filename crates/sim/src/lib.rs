@@ -35,6 +35,7 @@ mod observe;
 mod one_kernel;
 mod parquet_file;
 mod parts;
+mod pass;
 mod plan;
 mod policy;
 mod policy_result;

@@ -50,7 +50,7 @@ fn threads(number: u32, pages: u64) -> Script {
 /// core they evict each other's. The order in which pieces are in the stream does not matter.
 #[test]
 fn four_threads_on_four_cores_miss_four_times_what_one_does() {
-    let setups = setups(&["zen5"], &["base"]);
+    let setups = setups(&["zen5:clock.threads-per-core=1"], &["base"]);
     let misses = |number, on| rows_on(&setups, &mut threads(number, 3000), on)[0].tlb_misses;
     let one = misses(1, None);
     assert!((3000..3100).contains(&one), "{one}");
@@ -59,6 +59,40 @@ fn four_threads_on_four_cores_miss_four_times_what_one_does() {
     let in_turn = |number| misses(4, Some(Cores { quantum: 3000, ..Cores::new(number) }));
     assert!(in_turn(1) > 20 * one && in_turn(2) > 8 * one, "pieces of 1000 accesses");
     assert!(misses(4, cores(1)) < 5 * one, "in a longer quantum each is done");
+}
+
+/// Two hardware threads of a core compete for its TLBs, and neither hits what the other loaded: two
+/// threads that read the same pages miss as if each had half of the TLBs. Where each has a core,
+/// machines with siblings and without have the same rows.
+#[test]
+fn siblings_share_the_tlbs_of_their_core_at_the_same_time() {
+    let names = ["skylake-sp", "skylake-sp:clock.threads-per-core=1"];
+    let of = |pages: u64, apart: u64, number: u32| {
+        let mut script = Script::new();
+        script.event(Event::Switch { process: ProcessId(0), thread: 0 });
+        script.map(0x10_0000, 4 * pages);
+        for piece in 0..40 {
+            for thread in 0..2 {
+                script.event(Event::Switch { process: ProcessId(0), thread });
+                for at in 0..pages {
+                    let page = 0x10_0000 + u64::from(thread) * apart + (at * 7 + piece) % pages;
+                    script.run(Run::new(page, Access::Read, 1, 3));
+                }
+            }
+        }
+        rows_on(&setups(&names, &["base"]), &mut script, cores(number))
+    };
+    let misses = |rows: &[Row]| (rows[0].tlb_misses, rows[1].tlb_misses);
+    let (both, in_turn) = misses(&of(600, 0, 1));
+    assert!((1200..1300).contains(&both) && in_turn < 700, "each loads 600: {both}, {in_turn}");
+    let (both, in_turn) = misses(&of(1300, 0, 1));
+    assert!(both > 20 * in_turn, "1300 pages fit, and 2600 entries do not: {both}, {in_turn}");
+    let apart = of(1300, 1300, 2);
+    let counts = |row: &Row| (row.tlb_misses, row.cycles, row.elapsed_seconds.to_bits(), row.cores);
+    assert_eq!(counts(&apart[0]), counts(&apart[1]), "a core for each");
+    let one = of(1300, 0, 1);
+    assert_eq!((one[0].cores, one[1].cores), (1, 1));
+    assert_eq!(one[0].elapsed_seconds, one[0].seconds, "their cycles add up");
 }
 
 #[test]
@@ -76,7 +110,7 @@ fn rows_say_how_many_cores_there_were_and_how_long_the_busiest_took() {
 /// Threads 0 and 4 meet on one of four cores, and thread 4 goes to the idle one.
 #[test]
 fn a_busy_core_gives_a_thread_to_an_idle_one_and_a_note_says_where_none_does() {
-    let setups = setups(&["zen5"], &["base"]);
+    let setups = setups(&["zen5:clock.threads-per-core=1"], &["base"]);
     let row = |migrate| {
         let mut script = Script::new();
         let switch = |thread| Event::Switch { process: ProcessId(0), thread };
@@ -125,10 +159,11 @@ fn shootdowns_interrupt_the_cores_that_run_the_space() {
     script.event(switch(0, 1));
     script.event(Event::Unmap { start: 0x1000, pages: 1 });
     let row = |machine, on| rows_on(&setups(&[machine], &["base"]), &mut script.clone(), on).remove(0);
-    let (alone, four) = (row("zen5", cores(1)), row("zen5", cores(4)));
+    let (alone, four) = (row("zen5:clock.threads-per-core=1", cores(1)), row("zen5", cores(4)));
     let sums = |row: &Row| (row.shootdowns_sent, row.shootdowns_received, row.late_flushes);
     assert_eq!(sums(&alone), (0, 0, 0));
     assert_eq!(sums(&four), (1, 2, 0), "cores 0 and 2");
+    assert_eq!(sums(&row("zen5", cores(1))), (1, 1, 0), "the sibling that thread 2 ran on last");
     assert_eq!(row("neoverse-v2", cores(4)).shootdowns_received, 2, "an instruction reaches these");
 }
 

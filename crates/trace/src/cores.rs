@@ -6,6 +6,12 @@
 //! are put on cores by their numbers, in turn, and each core runs those that it has, while all
 //! cores make instructions at the same rate. That depends on the stream alone, not on any TLB.
 //!
+//! A core may have several hardware threads, also known as siblings, each with threads of its own:
+//! thread T is on hardware thread T modulo their number, and hardware thread H on core H modulo the
+//! number of cores, as Linux fills cores before it doubles up. Siblings that have something to run
+//! share their core's rate in pieces of a few hundred instructions: as many as a reorder buffer
+//! holds.
+//!
 //! If threads may migrate, a core with nothing to run takes one from a core where two or more wait,
 //! once that core has made a slice of instructions while another thread of it waited and a core was
 //! idle: so what is done in a moment is not moved, as a kernel leaves alone what ran just now
@@ -21,6 +27,9 @@ use std::vec::IntoIter;
 /// accesses in pieces of this length.
 const SLICE: u64 = 20_000;
 
+/// The instructions that a hardware thread makes before its sibling goes on.
+const PIECE: u64 = 500;
+
 /// The runs between two events that are held: more are parted there, as if an event were between
 /// them, at the end of a batch. They take 16 bytes each.
 const MOST: usize = 1 << 18;
@@ -30,9 +39,10 @@ const MOST: usize = 1 << 18;
 pub struct Cores {
     /// How many there are, at least 1.
     pub number: u32,
-    /// The instructions of a thread before another one of its core runs, at least 1.
+    /// The instructions of a thread before another one of its hardware thread runs, at least 1.
     pub quantum: u64,
-    /// Whether a core with nothing to run takes a thread that waits for another core.
+    /// Whether a core with nothing to run takes a thread that waits for another core, and so does
+    /// an idle hardware thread.
     pub migrate: bool,
 }
 
@@ -51,7 +61,8 @@ impl Cores {
         Cores { number, quantum: Cores::QUANTUM, migrate: false }
     }
 
-    /// The core on which a thread begins.
+    /// Of this number of cores, or of hardware threads of all cores, the one on which a thread
+    /// begins.
     pub fn of(number: u32, thread: u32) -> u32 {
         thread % number.max(1)
     }
@@ -77,8 +88,8 @@ pub struct OnCores<'a> {
     current: Option<(ProcessId, u32)>,
     threads: HashMap<u32, Thread>,
     cores: Vec<Core>,
-    /// Whether a core has nothing to run, if threads migrate.
-    idle: bool,
+    /// Whether a core, or a hardware thread of any, has nothing to run, if threads migrate.
+    idle: [bool; 2],
     /// The runs and events that wait.
     held: usize,
     /// Whether what waits is made, before the next event is.
@@ -92,8 +103,8 @@ pub struct OnCores<'a> {
 #[derive(Default)]
 struct Thread {
     process: ProcessId,
-    /// The core to which it has migrated.
-    core: Option<u32>,
+    /// The hardware thread to which it has migrated.
+    on: Option<u32>,
     runs: Vec<Run>,
     made: usize,
     /// Each before the run with this index.
@@ -111,13 +122,21 @@ impl Thread {
     }
 }
 
-/// A core, and its threads that wait, of which the first runs.
-#[derive(Default)]
-struct Core {
+/// A hardware thread, and its threads that wait, of which the first runs.
+#[derive(Clone, Default)]
+struct Sibling {
     waiting: VecDeque<u32>,
-    /// The thread that ran last, and its instructions since it got the core.
+    /// The thread that ran last, and its instructions since it got the hardware thread.
     last: Option<u32>,
     used: u64,
+}
+
+/// A core.
+#[derive(Clone, Default)]
+struct Core {
+    siblings: Vec<Sibling>,
+    /// The one that goes on.
+    turn: usize,
     /// The instructions since the last event.
     time: u64,
     /// All its instructions, and those that it has made since it last gave a thread away, while one
@@ -126,10 +145,37 @@ struct Core {
     contended: u64,
 }
 
+impl Core {
+    fn new(siblings: u32) -> Core {
+        Core { siblings: vec![Sibling::default(); siblings as usize], ..Core::default() }
+    }
+
+    /// The threads that wait here.
+    fn waiting(&self) -> usize {
+        self.siblings.iter().map(|sibling| sibling.waiting.len()).sum()
+    }
+
+    /// Those of the hardware thread where most do.
+    fn longest(&self) -> usize {
+        self.siblings.iter().map(|sibling| sibling.waiting.len()).max().unwrap_or(0)
+    }
+
+    /// The hardware threads that have something to run.
+    fn busy(&self) -> usize {
+        self.siblings.iter().filter(|sibling| !sibling.waiting.is_empty()).count()
+    }
+
+    /// Whether it has a thread to give to an idle core, or to an idle hardware thread of another.
+    fn has_more(&self, [core, sibling]: [bool; 2]) -> bool {
+        core && self.waiting() > 1 || sibling && self.longest() > 1
+    }
+}
+
 impl<'a> OnCores<'a> {
-    /// The threads of `source` on these cores.
-    pub fn new(source: &'a mut dyn Source, cores: Cores) -> OnCores<'a> {
-        let info = Info { cores: cores.number, ..source.info().clone() };
+    /// The threads of `source` on these cores, each of which has so many hardware threads, at least
+    /// 1.
+    pub fn new(source: &'a mut dyn Source, cores: Cores, siblings: u32) -> OnCores<'a> {
+        let info = Info { cores: cores.number, siblings, ..source.info().clone() };
         OnCores {
             source,
             info,
@@ -142,7 +188,7 @@ impl<'a> OnCores<'a> {
             current: None,
             threads: HashMap::new(),
             cores: Vec::new(),
-            idle: false,
+            idle: [false; 2],
             held: 0,
             making: false,
             next: None,
@@ -178,7 +224,7 @@ impl<'a> OnCores<'a> {
                 let Some((process, number)) = self.reading else { return false };
                 let runs = self.taken..end;
                 (self.held, self.taken) = (self.held + runs.len(), end);
-                let thread = wait(&mut self.threads, &mut self.cores, self.info.cores, (process, number));
+                let thread = wait(&mut self.threads, &mut self.cores, &self.info, (process, number));
                 thread.runs.extend_from_slice(&self.runs[runs]);
             }
             // Then whole batches can pass.
@@ -186,7 +232,7 @@ impl<'a> OnCores<'a> {
             match (event, self.reading) {
                 (Event::Switch { process, thread }, _) => self.reading = Some((process, thread)),
                 (own, Some(reading)) if is_own(&own) => {
-                    let thread = wait(&mut self.threads, &mut self.cores, self.info.cores, reading);
+                    let thread = wait(&mut self.threads, &mut self.cores, &self.info, reading);
                     thread.own.push_back((thread.runs.len() as u32, own));
                     self.held += 1;
                 }
@@ -198,27 +244,33 @@ impl<'a> OnCores<'a> {
         }
     }
 
-    /// The idle core that has made the fewest instructions takes a thread, if there is one to take:
-    /// the last that waits on the core where most do.
+    /// An idle hardware thread takes a thread, if there is one to take: that of the core with the
+    /// fewest busy ones, and of these the core that has made the fewest instructions. It takes the
+    /// last that waits where most do; an idle core takes also one of two busy siblings.
     fn migrate(&mut self, batch: &mut Batch) {
-        self.cores.resize_with(self.info.cores as usize, Core::default);
-        let idle = |(_, core): &(usize, &Core)| core.waiting.is_empty();
-        let idle = self.cores.iter().enumerate().filter(idle).min_by_key(|(_, core)| core.made);
-        self.idle = idle.is_some();
+        self.cores.resize(self.info.cores as usize, Core::new(self.info.siblings));
+        let idle = |(_, core): &(usize, &Core)| core.busy() < core.siblings.len();
+        let idle = self.cores.iter().enumerate().filter(idle).min_by_key(|(_, core)| (core.busy(), core.made));
+        self.idle = idle.map_or([false; 2], |(_, core)| [core.busy() == 0, true]);
         let Some((to, _)) = idle else { return };
-        let gives = |core: &&mut Core| core.waiting.len() > 1 && core.contended >= SLICE;
-        let from = self.cores.iter_mut().rev().filter(gives).max_by_key(|core| core.waiting.len());
+        let idle = self.idle;
+        let gives = |core: &&mut Core| core.has_more(idle) && core.contended >= SLICE;
+        let from = self.cores.iter_mut().rev().filter(gives).max_by_key(|core| (core.longest(), core.waiting()));
         let Some(from) = from else { return };
         from.contended = 0;
-        let number = from.waiting.pop_back().expect("two wait");
+        let longest = from.siblings.iter_mut().max_by_key(|sibling| sibling.waiting.len());
+        let number = longest.and_then(|sibling| sibling.waiting.pop_back()).expect("two wait");
         // It has waited until now.
-        let busy = self.cores.iter().filter(|core| !core.waiting.is_empty());
+        let busy = self.cores.iter().filter(|core| core.busy() > 0);
         let now = busy.map(|core| core.time).min().unwrap_or(0);
+        let cores = self.cores.len();
         let core = &mut self.cores[to];
         core.time = core.time.max(now);
-        core.waiting.push_back(number);
-        self.threads.get_mut(&number).expect("it waits").core = Some(to as u32);
-        batch.event(Event::Migrate { thread: number, core: to as u32 });
+        let at = core.siblings.iter().position(|sibling| sibling.waiting.is_empty()).expect("one is idle");
+        core.siblings[at].waiting.push_back(number);
+        let on = (at * cores + to) as u32;
+        self.threads.get_mut(&number).expect("it waits").on = Some(on);
+        batch.event(Event::Migrate { thread: number, to: on });
         // It is switched to where it goes on.
         self.current = self.current.filter(|(_, thread)| *thread != number);
     }
@@ -230,29 +282,42 @@ impl<'a> OnCores<'a> {
                 self.migrate(batch);
             }
             // The one that is behind goes on.
-            let waits = |core: &&mut Core| !core.waiting.is_empty();
+            let waits = |core: &&mut Core| core.busy() > 0;
             let Some(core) = self.cores.iter_mut().filter(waits).min_by_key(|core| core.time) else {
                 self.cores.iter_mut().for_each(|core| core.time = 0);
                 return true;
             };
-            let number = core.waiting[0];
-            let thread = self.threads.get_mut(&number).expect("it waits");
-            if core.last.replace(number) != Some(number) || core.used >= self.quantum {
-                core.used = 0;
-            }
-            switch(&mut self.current, (thread.process, number), batch);
-            let waiting = thread.waiting();
-            let made = run(thread, SLICE.min(self.quantum - core.used), batch);
-            self.held -= waiting - thread.waiting();
-            (core.time, core.used) = (core.time + made, core.used + made);
-            core.made += made;
-            core.contended += if core.waiting.len() > 1 && self.idle { made } else { 0 };
-            if thread.is_done() {
-                *thread = Thread { runs: std::mem::take(&mut thread.runs), core: thread.core, ..Thread::default() };
-                thread.runs.clear();
-                core.waiting.pop_front();
-            } else if core.used >= self.quantum {
-                core.waiting.rotate_left(1);
+            let mut left = SLICE;
+            while left > 0 && batch.runs.len() < Batch::RUNS && core.busy() > 0 {
+                let alone = core.busy() == 1;
+                let waits = core.waiting() > 1 && core.has_more(self.idle);
+                let siblings = core.siblings.len();
+                let turn = (core.turn..).find(|turn| !core.siblings[turn % siblings].waiting.is_empty());
+                let turn = turn.expect("one is busy") % siblings;
+                core.turn = (turn + 1) % siblings;
+                let sibling = &mut core.siblings[turn];
+                let number = sibling.waiting[0];
+                let thread = self.threads.get_mut(&number).expect("it waits");
+                if sibling.last.replace(number) != Some(number) || sibling.used >= self.quantum {
+                    sibling.used = 0;
+                }
+                switch(&mut self.current, (thread.process, number), batch);
+                let waiting = thread.waiting();
+                let most = if alone { left } else { left.min(PIECE) };
+                let made = run(thread, most.min(self.quantum - sibling.used), batch);
+                self.held -= waiting - thread.waiting();
+                sibling.used += made;
+                (core.time, core.made) = (core.time + made, core.made + made);
+                core.contended += if waits { made } else { 0 };
+                if thread.is_done() {
+                    *thread = Thread { runs: std::mem::take(&mut thread.runs), on: thread.on, ..Thread::default() };
+                    thread.runs.clear();
+                    sibling.waiting.pop_front();
+                } else if sibling.used >= self.quantum {
+                    sibling.waiting.rotate_left(1);
+                }
+                // A core whose one hardware thread ends its run looks who is behind.
+                left = if alone { 0 } else { left.saturating_sub(made) };
             }
         }
         false
@@ -264,23 +329,24 @@ fn is_own(event: &Event) -> bool {
     matches!(event, Event::Skipped { .. } | Event::Phase { .. } | Event::Note(_) | Event::Call { .. })
 }
 
-/// The thread, which waits for its core.
+/// The thread, which waits for its hardware thread.
 fn wait<'a>(
     threads: &'a mut HashMap<u32, Thread>,
     cores: &mut Vec<Core>,
-    number: u32,
-    (process, thread): (ProcessId, u32),
+    info: &Info,
+    (process, number): (ProcessId, u32),
 ) -> &'a mut Thread {
-    let waits = threads.entry(thread).or_default();
-    if waits.is_done() {
-        let core = waits.core.unwrap_or_else(|| Cores::of(number, thread)) as usize;
-        cores.resize_with(cores.len().max(core + 1), Core::default);
-        let Core { waiting, last, .. } = &mut cores[core];
-        // Nobody has taken the core from the one that ran last.
-        if *last == Some(thread) { waiting.push_front(thread) } else { waiting.push_back(thread) }
+    let thread = threads.entry(number).or_default();
+    if thread.is_done() {
+        let on = thread.on.unwrap_or(Cores::of(info.cores * info.siblings, number));
+        let (core, sibling) = ((on % info.cores) as usize, (on / info.cores) as usize);
+        cores.resize(cores.len().max(core + 1), Core::new(info.siblings));
+        let Sibling { waiting, last, .. } = &mut cores[core].siblings[sibling];
+        // Nobody has taken its place from the one that ran last.
+        if *last == Some(number) { waiting.push_front(number) } else { waiting.push_back(number) }
     }
-    waits.process = process;
-    waits
+    thread.process = process;
+    thread
 }
 
 /// Runs a thread until it has made so many instructions, nothing of it waits, or the batch is full;
@@ -390,8 +456,12 @@ mod tests {
     }
 
     fn scheduled(batches: Vec<Batch>, cores: Cores) -> Vec<Batch> {
+        with_siblings(batches, cores, 1)
+    }
+
+    fn with_siblings(batches: Vec<Batch>, cores: Cores, siblings: u32) -> Vec<Batch> {
         let mut prepared = Prepared { info: Info::default(), batches: batches.into() };
-        let mut source = OnCores::new(&mut prepared, cores);
+        let mut source = OnCores::new(&mut prepared, cores, siblings);
         let (mut out, mut batch) = (Vec::new(), Batch::default());
         while source.fill(&mut batch).unwrap() {
             assert!(batch.runs.len() <= Batch::RUNS && (!batch.runs.is_empty() || !batch.events.is_empty()));
@@ -452,9 +522,7 @@ mod tests {
         let moves = |out: &[Batch]| -> Vec<(u32, u32)> {
             let events = out.iter().flat_map(|batch| &batch.events);
             events
-                .filter_map(
-                    |(_, e)| if let Event::Migrate { thread, core } = e { Some((*thread, *core)) } else { None },
-                )
+                .filter_map(|(_, e)| if let Event::Migrate { thread, to } = e { Some((*thread, *to)) } else { None })
                 .collect()
         };
         assert_eq!(moves(&out)[0], (2, 1));
@@ -488,6 +556,27 @@ mod tests {
         );
     }
 
+    /// Threads 0 and 2 are siblings on core 0 of two, and share its rate in small pieces; threads 1
+    /// and 4 have a core, and a hardware thread, in turn.
+    #[test]
+    fn siblings_share_the_rate_of_their_core_in_small_pieces() {
+        let order = |threads: &[u32], siblings| -> Vec<u64> {
+            let turns = threads.iter().map(|thread| turn(*thread, u64::from(*thread) * 1000, 100, 250));
+            let mut first: Vec<Batch> = threads.iter().map(|thread| turn(*thread, 9000, 1, 1)).collect();
+            first.last_mut().expect("one").event(Event::Unmap { start: 600, pages: 1 });
+            let batches = first.into_iter().chain(turns).collect();
+            let out = with_siblings(batches, Cores::new(2), siblings);
+            out.iter().flat_map(|batch| &batch.runs).map(|run| run.page()).filter(|page| *page != 9000).collect()
+        };
+        let both = order(&[0, 2], 2);
+        assert_eq!(both[..8], [0, 1, 2000, 2001, 2, 3, 2002, 2003]);
+        let three = order(&[0, 2, 1], 2);
+        assert_eq!(three[..4], [0, 1, 2000, 2001]);
+        assert_eq!(three[80..83], [1000, 1001, 1002], "after 20 000 instructions of core 0");
+        assert_eq!(order(&[0, 1], 2), order(&[0, 1], 1), "a core for each");
+        assert_eq!(order(&[0, 4], 2), order(&[0, 4], 1), "both on one hardware thread");
+    }
+
     #[test]
     fn a_stream_of_one_thread_passes_unchanged() {
         let batches: Vec<Batch> = (0..5).map(|at| turn(3, at * 100, 50, 1)).collect();
@@ -513,7 +602,7 @@ mod tests {
             cores in 1u32..5,
             quantum in prop_oneof![Just(1), Just(100_000), Just(Cores::QUANTUM)],
             split in 1usize..9,
-            migrate in any::<bool>(),
+            (siblings, migrate) in (1u32..4, any::<bool>()),
         ) {
             let (mut batches, mut page) = (vec![Batch::default()], 0);
             for (at, (thread, what, runs, instructions)) in steps.into_iter().enumerate() {
@@ -533,7 +622,7 @@ mod tests {
                 page += runs;
             }
             batches.retain(|batch| !batch.runs.is_empty() || !batch.events.is_empty());
-            let out = scheduled(batches.clone(), Cores { number: cores, quantum, migrate });
+            let out = with_siblings(batches.clone(), Cores { number: cores, quantum, migrate }, siblings);
             let (before, after) = (story(&batches), story(&out));
             for thread in 0..5 {
                 let of = |story: &[(u32, Happens)]| -> Vec<Happens> {

@@ -226,13 +226,13 @@ pub enum Event {
     Exec,
     /// The current process ends.
     Exit,
-    /// The thread goes on on another core. Only streams on cores have these
+    /// The thread goes on on another hardware thread. Only streams on cores have these
     /// ([`OnCores`](crate::OnCores)); in a file it is a note.
     Migrate {
         /// Its number.
         thread: u32,
-        /// The number of the core.
-        core: u32,
+        /// The number of that: number H is on core H modulo the number of cores.
+        to: u32,
     },
     /// In a sampled trace: the accesses of the current thread that were left out since the previous
     /// event of this kind; of those, only first touches and first writes of pages were kept. In
@@ -478,6 +478,8 @@ pub struct Info {
     /// The cores on which its threads run ([`OnCores`](crate::OnCores)); 0: all take turns on one,
     /// in the order of the stream. No file has cores.
     pub cores: u32,
+    /// The hardware threads of each of these cores.
+    pub siblings: u32,
     /// Known at the end: the stream was cut off before its processes ended.
     pub cut: bool,
 }

@@ -117,8 +117,8 @@ impl Row {
             Event::Remap { from, from_pages, to, to_pages } => {
                 (Some(from), Some(from_pages), None, None, Some(format!("to {to}, {to_pages} pages")))
             }
-            Event::Migrate { thread, core } => {
-                (None, None, None, None, Some(format!("thread {thread} to core {core}")))
+            Event::Migrate { thread, to } => {
+                (None, None, None, None, Some(format!("thread {thread} to hardware thread {to}")))
             }
             Event::Fork { child } => (None, None, None, None, Some(format!("child {}", child.0))),
             Event::Skipped { references, instructions } => (None, None, Some(references), Some(instructions), None),

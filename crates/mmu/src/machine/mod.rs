@@ -100,6 +100,14 @@ pub struct Clock {
     /// Cores. With one, background work takes the program's time. Left out: any number.
     #[serde(default)]
     pub cores: Option<u32>,
+    /// Hardware threads of a core, which run at the same time and share its TLBs and caches, if the
+    /// stream runs on cores.
+    #[serde(default = "one_thread")]
+    pub threads_per_core: u32,
+}
+
+fn one_thread() -> u32 {
+    1
 }
 
 /// Physical memory.

@@ -12,9 +12,10 @@ const STEP_CYCLES: i64 = 1_000_000;
 const WORK_CYCLES: i64 = 1_000_000_000;
 
 /// Table, key (`*`: all others), the least and the most.
-const RANGES: [(&str, &str, i64, i64); 40] = [
+const RANGES: [(&str, &str, i64, i64); 41] = [
     ("clock", "hertz", 1, 100_000_000_000),
     ("clock", "cores", 1, 4096),
+    ("clock", "threads-per-core", 1, 8),
     ("memory", "latency-cycles", 0, STEP_CYCLES),
     ("memory", "line-bytes", 8, 4096),
     ("memory", "overlap", 1, 64),

@@ -26,7 +26,10 @@ use superpage_pages::{Access, Vpn};
 #[derive(Clone, Debug)]
 pub(crate) struct FirstLevel {
     pub(crate) tlbs: Tlbs,
-    asids: Asids,
+    /// Of each hardware thread of the core.
+    asids: Vec<Asids>,
+    /// The current one.
+    sibling: u32,
     recent: Recent,
     /// Whether small sets have ways ([`Tlbs::set_placed`]): while requests are taken one by one.
     placed: bool,
@@ -144,7 +147,8 @@ impl FirstLevel {
             // Walks need every request, so none may be served from `recent`.
             recent: Recent::new(tlbs.first_tlbs().filter(|_| !by_page)),
             tlbs,
-            asids,
+            asids: vec![asids],
+            sibling: 0,
             placed: false,
             ahead: BATCH,
             batch: Box::new(Batch::new()),
@@ -163,7 +167,7 @@ impl FirstLevel {
     /// Whether this can be the first level of a machine, whose first-level TLBs are `first`.
     pub(crate) fn is_like(&self, first: &Tlbs, machine: &Machine) -> bool {
         let asids = Asids::new(machine.spaces.number_bits);
-        self.asids.available == asids.available
+        self.asids[0].available == asids.available
             && self.line_shifts == LineShifts::new(machine)
             && self.tlbs.is_like(first)
     }
@@ -183,12 +187,32 @@ impl FirstLevel {
         self.further.iter_mut().flat_map(|further| &mut further.walkers)
     }
 
+    /// Makes room for so many hardware threads, when all is empty.
+    pub(crate) fn share(&mut self, siblings: u32) {
+        self.asids.resize(siblings as usize, self.asids[0].clone());
+        self.tlbs.share(siblings);
+        self.further.iter_mut().for_each(|further| further.tlbs.share(siblings));
+        self.walkers().for_each(|walker| walker.share(siblings));
+    }
+
+    /// Serves this hardware thread of its core from now on.
+    pub(crate) fn go_to(&mut self, mappings: &Mappings, sibling: u32) {
+        if self.sibling != sibling {
+            self.pass_on(mappings);
+            self.sibling = sibling;
+            self.recent.forget();
+            self.tlbs.set_sibling(sibling);
+            self.further.iter_mut().for_each(|further| further.tlbs.set_sibling(sibling));
+            self.walkers().for_each(|walker| walker.set_sibling(sibling));
+        }
+    }
+
     /// Switches to another space.
     pub(crate) fn switch(&mut self, mappings: &Mappings, space: u32) {
         self.recent.forget();
         self.tlbs.switch(mappings, space);
         self.further.iter_mut().for_each(|further| further.switch(mappings, space));
-        if self.asids.switch(space) {
+        if self.asids[self.sibling as usize].switch(space) {
             self.counters.flushes += 1;
             self.tlbs.flush();
             self.further.iter_mut().for_each(FurtherLevels::flush);

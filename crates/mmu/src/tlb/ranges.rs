@@ -15,14 +15,17 @@ use superpage_pages::Vpn;
 /// The entries, last used first.
 #[derive(Clone, Debug)]
 pub(crate) struct RangeTlb {
-    entries: Vec<SpacePages>,
+    /// Each with the hardware thread whose it is.
+    entries: Vec<(u32, SpacePages)>,
     most: usize,
+    /// The current hardware thread of the core.
+    sibling: u32,
 }
 
 impl RangeTlb {
     /// An empty one with room for `most` entries.
     pub(crate) fn new(most: usize) -> RangeTlb {
-        RangeTlb { entries: Vec::with_capacity(most), most }
+        RangeTlb { entries: Vec::with_capacity(most), most, sibling: 0 }
     }
 
     /// The number of entries, in use or not.
@@ -30,9 +33,16 @@ impl RangeTlb {
         self.most
     }
 
+    /// Serves this hardware thread from now on.
+    pub(crate) fn set_sibling(&mut self, sibling: u32) {
+        self.sibling = sibling;
+    }
+
     /// Uses the entry that has this page; returns whether there is one.
     pub(crate) fn hit(&mut self, space: u32, page: Vpn) -> bool {
-        let Some(at) = self.entries.iter().position(|held| held.space == space && held.pages.contains(&page.0)) else {
+        let has = |held: &SpacePages| held.space == space && held.pages.contains(&page.0);
+        let of = self.sibling;
+        let Some(at) = self.entries.iter().position(|(sibling, held)| *sibling == of && has(held)) else {
             return false;
         };
         self.entries[..=at].rotate_right(1);
@@ -42,23 +52,24 @@ impl RangeTlb {
     /// Loads the range of this page, which no entry has, in place of entries that were parts of it.
     pub(crate) fn fill(&mut self, mappings: &Mappings, space: u32, page: Vpn) {
         if let Some(pages) = mappings.range(space, page) {
-            self.forget(space, &pages);
+            let of = self.sibling;
+            self.entries.retain(|(sibling, held)| *sibling != of || !held.meets(space, &pages));
             self.entries.truncate(self.most - 1);
-            self.entries.insert(0, SpacePages { space, pages });
+            self.entries.insert(0, (of, SpacePages { space, pages }));
         }
     }
 
     /// Drops entries that have one of these pages; returns their number.
     pub(crate) fn forget(&mut self, space: u32, pages: &Range<u64>) -> u64 {
         let before = self.entries.len();
-        self.entries.retain(|held| !held.meets(space, pages));
+        self.entries.retain(|(_, held)| !held.meets(space, pages));
         (before - self.entries.len()) as u64
     }
 
     /// The order of the smallest aligned block around this page in which it has another page than
     /// these.
     pub(crate) fn held_around(&self, space: u32, page: Vpn, own: &Range<u64>) -> Option<u32> {
-        let ranges = self.entries.iter().filter(|held| held.space == space);
+        let ranges = self.entries.iter().map(|(_, held)| held).filter(|held| held.space == space);
         let others = ranges.flat_map(|SpacePages { pages: held, .. }| {
             [held.start..held.end.min(own.start), held.start.max(own.end)..held.end]
                 .into_iter()
@@ -73,9 +84,10 @@ impl RangeTlb {
         others.map(order).min()
     }
 
-    /// Empties it.
+    /// Drops all of the current hardware thread.
     pub(crate) fn flush(&mut self) {
-        self.entries.clear();
+        let of = self.sibling;
+        self.entries.retain(|(sibling, _)| *sibling != of);
     }
 
     /// The number of entries in use.
@@ -85,12 +97,12 @@ impl RangeTlb {
 
     /// Checks that each entry is within a range, and that no two have a page in common.
     pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
-        for (at, SpacePages { space, pages: held }) in self.entries.iter().enumerate() {
+        for (at, (of, SpacePages { space, pages: held })) in self.entries.iter().enumerate() {
             let range = mappings.range(*space, Vpn(held.start));
             if range.is_none_or(|range| held.start < range.start || range.end < held.end) {
                 return Err(format!("the range TLB holds {held:?} of space {space}, which is no range"));
             }
-            let twice = self.entries[at + 1..].iter().any(|other| other.meets(*space, held));
+            let twice = self.entries[at + 1..].iter().any(|(by, other)| by == of && other.meets(*space, held));
             if twice || self.entries.len() > self.most {
                 return Err(format!("the range TLB holds {held:?} of space {space} twice, or too much"));
             }

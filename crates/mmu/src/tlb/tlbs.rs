@@ -41,8 +41,8 @@ struct Tlb {
     encloses: u32,
     /// Whether it holds pointers to tables of the lowest level.
     pointers: bool,
-    /// The spaces that it keeps entries of, if not of all.
-    spaces: Option<KeptSpaces>,
+    /// The spaces that it keeps entries of, if not of all: for each hardware thread.
+    spaces: Option<Vec<KeptSpaces>>,
 }
 
 /// How many pages of one size a TLB holds.
@@ -91,6 +91,8 @@ pub(crate) struct Tlbs {
     levels: usize,
     /// The range TLB beside that level.
     ranges: Option<RangeTlb>,
+    /// The current hardware thread of the core.
+    sibling: u32,
 }
 
 /// Where the requests of a batch were served, as bit sets.
@@ -137,7 +139,7 @@ impl Tlbs {
             let order = u32::from(machine.page_table.bits[0]);
             let perforated = perforated.then_some(Joining { order, ..Joining::default() });
             let joins = tlb.joined(machine).map(Joins::joining).or(perforated);
-            let (spaces, pointers) = (tlb.spaces.map(KeptSpaces::new), tlb.holds_pointers(machine));
+            let (spaces, pointers) = (tlb.spaces.map(|most| vec![KeptSpaces::new(most)]), tlb.holds_pointers(machine));
             all.push(Tlb {
                 entries,
                 kinds,
@@ -158,7 +160,31 @@ impl Tlbs {
             parts[size_level] = (size.shift() - translated(*size).shift()) as u8;
         }
         let levels = all.last().map_or(0, |tlb| tlb.level + 1);
-        Tlbs { inclusive: all.iter().any(|tlb| tlb.encloses != 0), by_place, levels, all, orders, parts, ranges: None }
+        Tlbs {
+            inclusive: all.iter().any(|tlb| tlb.encloses != 0),
+            by_place,
+            levels,
+            all,
+            orders,
+            parts,
+            ranges: None,
+            sibling: 0,
+        }
+    }
+
+    /// Makes room for so many hardware threads, when they are empty.
+    pub(crate) fn share(&mut self, siblings: u32) {
+        for tlb in &mut self.all {
+            on_entries!(&mut tlb.entries, cache => cache.share(siblings));
+            tlb.spaces.iter_mut().for_each(|spaces| spaces.resize(siblings as usize, spaces[0].clone()));
+        }
+    }
+
+    /// Serves this hardware thread from now on.
+    pub(crate) fn set_sibling(&mut self, sibling: u32) {
+        self.sibling = sibling;
+        self.ranges.iter_mut().for_each(|ranges| ranges.set_sibling(sibling));
+        self.all.iter_mut().for_each(|tlb| on_entries!(&mut tlb.entries, cache => cache.set_sibling(sibling)));
     }
 
     /// The highest level of them, counted from 1.
@@ -264,7 +290,8 @@ impl Tlbs {
     pub(crate) fn switch(&mut self, mappings: &Mappings, space: u32) {
         for at in 0..self.all.len() {
             let tlb = &mut self.all[at];
-            let Some(gone) = tlb.spaces.as_mut().and_then(|spaces| spaces.switch(space)) else { continue };
+            let kept = tlb.spaces.as_mut().and_then(|spaces| spaces.get_mut(self.sibling as usize));
+            let Some(gone) = kept.and_then(|spaces| spaces.switch(space)) else { continue };
             let which = 1 << tlb.index | tlb.encloses;
             for tlb in self.all.iter_mut().filter(|tlb| which >> tlb.index & 1 != 0) {
                 on_entries!(&mut tlb.entries, cache => cache.drop_where(&|key| mappings.nodes.space_of(key) == gone));
@@ -282,13 +309,14 @@ impl Tlbs {
         })
     }
 
-    /// Drops all of a space; returns the number of entries dropped. Costs a look at all entries.
+    /// Drops all of a space for the current hardware thread; returns the number of entries dropped.
+    /// Costs a look at all entries.
     pub(crate) fn drop_space(&mut self, mappings: &Mappings, space: u32) -> u64 {
-        let (held, _) = self.held_of(mappings, space);
+        let (before, _) = self.held_of(mappings, space);
         for tlb in &mut self.all {
             on_entries!(&mut tlb.entries, cache => cache.drop_where(&|key| mappings.nodes.space_of(key) == space));
         }
-        held
+        before - self.held_of(mappings, space).0
     }
 
     /// The entries that are of a space, and all that are in use.
@@ -559,11 +587,11 @@ impl Tlbs {
         let index = tlb.index;
         cache.validate().map_err(|error| format!("TLB {index}: {error}"))?;
         for entry in cache.entries() {
-            let Entry { set, way, key, payload } = entry;
+            let Entry { set, way, key, payload, sibling } = entry;
             let wrong = |what: &str| Err(format!("TLB {index} set {set} way {way} key {key}: {what}"));
             let joins = tlb.joins.unwrap_or_default();
             let space = mappings.nodes.space_of(key);
-            if tlb.spaces.as_ref().is_some_and(|spaces| !spaces.keep(space)) {
+            if tlb.spaces.as_ref().is_some_and(|spaces| !spaces[sibling as usize].keep(space)) {
                 return wrong(&format!("the TLB does not keep entries of space {space}"));
             }
             let Holds::Mapping(id) = C::holds(key, payload, mappings) else {
@@ -580,7 +608,7 @@ impl Tlbs {
                 return wrong(&format!("the TLB does not hold this size, {pte:?}"));
             }
             C::validate(cache, entry, covered.start, mappings, joins).or_else(|what| wrong(&what))?;
-            let holds = |outer: &Tlb| on_entries!(&outer.entries, cache => covered.clone().all(|number| cache.find(number, id).is_some()));
+            let holds = |outer: &Tlb| on_entries!(&outer.entries, cache => covered.clone().all(|number| cache.find_of(sibling, number, id).is_some()));
             let must =
                 |outer: &&Tlb| outer.size_levels >> pte.size_level() & 1 != 0 && outer.encloses >> index & 1 != 0;
             if !self.all.iter().filter(must).all(holds) {

@@ -51,6 +51,12 @@ impl Use {
         [Access::Read, Access::Write, Access::Execute].get(usize::from(kind & UNASKED)).copied()
     }
 
+    /// This use with another key.
+    #[inline(always)]
+    pub(crate) fn of(self, key: u32) -> Use {
+        Use { word: self.word & !u64::from(u32::MAX) | u64::from(key), ..self }
+    }
+
     /// This use with another number.
     #[inline(always)]
     pub(crate) fn at(self, number: u64) -> Use {

@@ -13,7 +13,7 @@ use crate::tlb::uses::{BATCH, EntryId, Uses};
 
 /// The walk caches of a walker.
 #[derive(Clone, Debug)]
-pub(super) struct WalkCaches {
+pub(crate) struct WalkCaches {
     /// For pointers at level n, at index n - 1; the lowest level has none. A pointer's key is the
     /// number of its table.
     caches: [Option<Cache>; MAX_WALK_LEVELS],
@@ -56,6 +56,16 @@ impl WalkCaches {
         }
     }
 
+    /// Makes room for so many hardware threads, when they are empty.
+    pub(super) fn share(&mut self, siblings: u32) {
+        self.caches.iter_mut().flatten().for_each(|cache| cache.share(siblings));
+    }
+
+    /// Serves this hardware thread from now on.
+    pub(super) fn set_sibling(&mut self, sibling: u32) {
+        self.caches.iter_mut().flatten().for_each(|cache| cache.set_sibling(sibling));
+    }
+
     pub(super) fn flush(&mut self) {
         self.caches.iter_mut().flatten().for_each(Cache::flush);
     }
@@ -66,11 +76,12 @@ impl WalkCaches {
         for (index, cache) in self.caches.iter().enumerate() {
             let Some(cache) = cache else { continue };
             cache.validate()?;
-            for Entry { way, key: table, .. } in cache.entries() {
+            for Entry { way, key: table, sibling, .. } in cache.entries() {
                 let id = mappings.parents[table as usize];
                 let pte = mappings.ptes.get(id as usize).copied().unwrap_or(Pte::ABSENT);
                 let points = pte.is_table() && pte.child() >> node_bits == table;
-                if !points || mappings.nodes.level_of(id) != index + 1 || cache.find(0, table) != Some(way) {
+                if !points || mappings.nodes.level_of(id) != index + 1 || cache.find_of(sibling, 0, table) != Some(way)
+                {
                     return Err(format!("walk cache {} holds table {table} in way {way}: {pte:?}", index + 1));
                 }
             }

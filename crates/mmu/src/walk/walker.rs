@@ -89,6 +89,18 @@ impl Walker {
         self.faulting.add_walks(&walk);
     }
 
+    /// Makes room for so many hardware threads in the walk caches, when they are empty.
+    pub(crate) fn share(&mut self, siblings: u32) {
+        on_format!(&mut self.format, format => format.caches().into_iter().for_each(|caches| caches.share(siblings)));
+    }
+
+    /// Serves this hardware thread from now on.
+    pub(crate) fn set_sibling(&mut self, sibling: u32) {
+        on_format!(&mut self.format, format => {
+            format.caches().into_iter().for_each(|caches| caches.set_sibling(sibling));
+        });
+    }
+
     /// Exchanges the line caches that so many cores share with those of another core.
     pub(crate) fn swap_shared(&mut self, other: &mut Walker, cores: u32) {
         self.lines.swap_shared(&mut other.lines, cores);

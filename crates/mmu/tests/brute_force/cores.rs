@@ -1,6 +1,6 @@
 //! Several cores against naive ones, of which each has everything of its own but the mappings:
-//! random operations of several spaces. A shootdown interrupts the cores that run the space and no
-//! other; one that comes back to a space that has changed drops all of it.
+//! random operations of several spaces. A shootdown interrupts the hardware threads that run the
+//! space and no other; one that comes back to a space that has changed drops all of it.
 
 use crate::machines::machines;
 use crate::mapped;
@@ -19,10 +19,12 @@ struct Cores {
     naive: Vec<Naive>,
     machine: Machine,
     random: Random,
+    /// The hardware threads of a core, and the one that goes on, those of a core side by side.
+    siblings: usize,
     at: usize,
-    /// What each core runs: nothing at first, and after its space has ended.
-    runs: [Option<u32>; CORES],
-    /// The announced changes of each space, and those that each core had seen when it left it.
+    /// What each runs: nothing at first, and after its space has ended.
+    runs: Vec<Option<u32>>,
+    /// The announced changes of each space, and those that each had seen when it left it.
     changes: BTreeMap<u32, u64>,
     seen: BTreeMap<(usize, u32), u64>,
     /// The core that has what each group of cores shares of each line cache.
@@ -37,18 +39,27 @@ impl Cores {
         if seed.is_multiple_of(2) {
             mmu.defer();
         }
+        let siblings = machine.clock.threads_per_core as usize;
+        let mut runs = vec![None; CORES * siblings];
+        runs[0] = Some(0);
         Cores {
             mmu,
             naive: (0..CORES).map(|_| Naive::new(machine)).collect(),
             machine: machine.clone(),
             random: Random::new(seed),
+            siblings,
             at: 0,
-            runs: [Some(0), None, None],
+            runs,
             changes: BTreeMap::new(),
             seen: BTreeMap::new(),
             holders: BTreeMap::new(),
             expected: [0; 3],
         }
+    }
+
+    /// The core that goes on.
+    fn core(&self) -> usize {
+        self.at / self.siblings
     }
 
     fn pages(&self, size: PageSize) -> u64 {
@@ -82,7 +93,7 @@ impl Cores {
         let changed = ours(&mut self.mmu);
         let announced = self.mmu.shared().shootdowns - before;
         *self.changes.entry(space).or_default() += announced;
-        let receives = |(core, runs): &(usize, &Option<u32>)| *core != self.at && **runs == Some(space);
+        let receives = |(thread, runs): &(usize, &Option<u32>)| *thread != self.at && **runs == Some(space);
         let receivers = self.runs.iter().enumerate().filter(receives).count() as u64;
         self.expected[0] += if receivers > 0 { announced } else { 0 };
         self.expected[1] += announced * receivers;
@@ -102,23 +113,26 @@ impl Cores {
         self.change(space, |naive| naive.protect(space, at, rights), ours);
     }
 
-    fn go_to(&mut self, core: usize) {
-        self.mmu.go_to(core);
-        self.at = core;
+    fn go_to(&mut self, thread: usize) {
+        let (core, sibling) = (thread / self.siblings, thread % self.siblings);
+        self.mmu.go_to(core, sibling);
+        self.naive[core].go_to(sibling as u32);
+        self.at = thread;
         for (cache, spec) in self.machine.line_cache.iter().enumerate().filter(|(_, spec)| spec.shared_by > 1) {
             let holder = self.holders.entry((cache, core / spec.shared_by as usize)).or_insert(core);
             if let Ok([from, to]) = self.naive.get_disjoint_mut([std::mem::replace(holder, core), core]) {
                 std::mem::swap(&mut from.line_caches[cache].1, &mut to.line_caches[cache].1);
             }
         }
-        if self.runs[core].is_none() {
+        if self.runs[thread].is_none() {
             let space = self.space();
             self.switch(space);
         }
     }
 
     fn switch(&mut self, space: u32) {
-        let (changes, naive) = (|of| self.changes.get(&of).copied().unwrap_or(0), &mut self.naive[self.at]);
+        let (changes, naive) =
+            (|of| self.changes.get(&of).copied().unwrap_or(0), &mut self.naive[self.at / self.siblings]);
         match self.runs[self.at].replace(space) {
             Some(left) if left == space => return,
             Some(left) => _ = self.seen.insert((self.at, left), changes(left)),
@@ -135,8 +149,8 @@ impl Cores {
 
     /// All of a space is unmapped, and its number is free.
     fn end(&mut self, space: u32) {
-        for (core, runs) in self.runs.iter_mut().enumerate() {
-            *runs = runs.filter(|runs| *runs != space || core == self.at);
+        for (thread, runs) in self.runs.iter_mut().enumerate() {
+            *runs = runs.filter(|runs| *runs != space || thread == self.at);
         }
         self.change(space, |naive| naive.flush(space), |mmu| mmu.flush(space));
         let of = self.naive[0].mappings.range((space, 0)..(space + 1, 0));
@@ -156,8 +170,8 @@ impl Cores {
         match choice {
             0..6 => self.burst(),
             6..9 => {
-                let core = self.random.below(CORES as u64) as usize;
-                self.go_to(core);
+                let thread = self.random.below(self.runs.len() as u64) as usize;
+                self.go_to(thread);
             }
             9..11 => {
                 let space = self.space();
@@ -232,13 +246,14 @@ impl Cores {
 
     /// A request on the current core, which others hear of as far as tables are concerned.
     fn on_naive<T>(&mut self, request: Request, on: impl FnOnce(&mut Naive, u64, Access) -> T) -> T {
-        let (page, access, space) = (request.page().0, request.access(), self.naive[self.at].space);
+        let at = self.core();
+        let (page, access, space) = (request.page().0, request.access(), self.naive[at].space);
         for (core, naive) in self.naive.iter_mut().enumerate() {
-            if core != self.at {
+            if core != at {
                 naive.made_elsewhere(space, page, access);
             }
         }
-        on(&mut self.naive[self.at], page, access)
+        on(&mut self.naive[at], page, access)
     }
 
     fn burst(&mut self) {
@@ -273,7 +288,7 @@ impl Cores {
     }
 
     fn trap(&mut self, request: Request, trap: Trap) {
-        let (page, space) = (request.page().0, self.naive[self.at].space);
+        let (page, space) = (request.page().0, self.naive[self.core()].space);
         let stop = self.on_naive(request, Naive::access);
         match trap {
             Trap::Absent => {
@@ -321,9 +336,10 @@ impl Cores {
         }
         let sent = [ours.shootdowns_sent, ours.shootdowns_received, ours.late_flushes];
         assert_eq!(sent, self.expected, "sent, received, late");
-        let (at, runs) = (self.at, self.runs);
-        for core in (0..CORES).filter(|core| runs[*core].is_some()).chain([at]) {
-            self.go_to(core);
+        let (at, runs) = (self.at, self.runs.clone());
+        for thread in (0..runs.len()).filter(|thread| runs[*thread].is_some()).chain([at]) {
+            self.go_to(thread);
+            let core = self.core();
             let held: Vec<_> =
                 self.mmu.held(0).iter().map(|held| (held.tlb, held.contents, held.size, held.entries)).collect();
             assert_eq!(held, self.naive[core].held(), "core {core}");
@@ -340,8 +356,10 @@ fn with_cores() -> Vec<Machine> {
     machines
 }
 
-fn check(machine: &Machine, seed: u64, steps: &[u8]) -> [u64; 3] {
-    let mut cores = Cores::new(machine, seed);
+fn check(machine: &Machine, siblings: u32, seed: u64, steps: &[u8]) -> [u64; 3] {
+    let mut machine = machine.clone();
+    machine.clock.threads_per_core = siblings;
+    let mut cores = Cores::new(&machine, seed);
     for step in steps {
         cores.step(*step);
         cores.compare();
@@ -360,7 +378,19 @@ proptest! {
     ) {
         let machine = &with_cores()[which];
         println!("{}", machine.name);
-        check(machine, seed, &steps);
+        check(machine, 1, seed, &steps);
+    }
+
+    #[test]
+    fn hardware_threads_of_cores_count_as_naive_ones(
+        which in 0..with_cores().len(),
+        siblings in 2u32..=3,
+        seed: u64,
+        steps in prop::collection::vec(0u8..20, 1..120),
+    ) {
+        let machine = &with_cores()[which];
+        println!("{}, {siblings} threads a core", machine.name);
+        check(machine, siblings, seed, &steps);
     }
 }
 
@@ -369,6 +399,8 @@ proptest! {
 fn cores_agree_over_a_long_stream() {
     let mut random = Random::new(7);
     let steps: Vec<u8> = (0..150).map(|_| random.below(20) as u8).collect();
-    let happened = check(&Machine::builtin("zen5").unwrap(), 42, &steps);
-    assert!(happened.iter().all(|count| *count > 0), "{happened:?}");
+    for siblings in [1, 2] {
+        let happened = check(&Machine::builtin("zen5").unwrap(), siblings, 42, &steps);
+        assert!(happened.iter().all(|count| *count > 0), "{siblings} threads a core: {happened:?}");
+    }
 }

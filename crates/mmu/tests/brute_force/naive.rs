@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::joins;
 use crate::perforated::{self, Region};
 use crate::ranges::Ranges;
-use crate::reach::{self, Entry};
+use crate::reach::{self, Entry, SIBLING};
 use crate::victima::Victima;
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_mmu::{
@@ -85,6 +85,10 @@ pub(crate) struct Naive {
     /// after the last.
     forgotten: Option<(u32, u64, u64)>,
     pub(crate) space: u32,
+    /// The hardware thread that runs, and what else there is of it for each other one: its space,
+    /// and the lists below.
+    sibling: u32,
+    others: BTreeMap<u32, (u32, BTreeSet<u32>, Vec<u32>)>,
     /// Whether a TLB had the pointer to the table of the page that missed last.
     pointer: bool,
     /// The most that [`Naive::table_bytes`] was since the peak was begun.
@@ -139,6 +143,8 @@ impl Naive {
             clock: 0,
             forgotten: None,
             space: 0,
+            sibling: 0,
+            others: BTreeMap::new(),
             pointer: false,
             peak: Clustered::new(machine).map_or(0, |clustered| clustered.bytes()),
             numbered: BTreeSet::from([0]),
@@ -233,7 +239,7 @@ impl Naive {
             self.drop_pointer(node);
             // The entry above that pointed to it is at the next level.
             for (_, cache) in self.walk_caches.iter_mut().filter(|(spec, _)| spec.level == node.1 + 1) {
-                cache.drop(|held| held == (node.0, node.1 + 1, node.2));
+                cache.drop(|held| (held.0 % SIBLING, held.1, held.2) == (node.0, node.1 + 1, node.2));
             }
         }
         let mut new: Vec<Pointer> = needed.into_iter().filter(|node| !self.nodes.contains_key(node)).collect();
@@ -258,10 +264,13 @@ impl Naive {
 
     pub(crate) fn shoot(&mut self, space: u32, first: u64, size: PageSize) {
         let pages = self.pages(size);
-        for (spec, cache) in &mut self.tlbs {
-            self.counts.shootdown_entries += Naive::forget(spec, cache, space, first, pages);
+        for space in self.of_all(space) {
+            for (spec, cache) in &mut self.tlbs {
+                self.counts.shootdown_entries += Naive::forget(spec, cache, space, first, pages);
+            }
+            let ranges = self.ranges.as_mut().map_or(0, |ranges| ranges.forget(space, first, pages));
+            self.counts.shootdown_entries += ranges;
         }
-        self.counts.shootdown_entries += self.ranges.as_mut().map_or(0, |ranges| ranges.forget(space, first, pages));
         self.drop_blocks(space, first, size);
     }
 
@@ -334,7 +343,7 @@ impl Naive {
             now.map(|now| self.regions.insert((space, first), now));
             for (_, cache) in &mut self.tlbs {
                 let gone = |held: Entry| {
-                    held.space == space
+                    held.space % SIBLING == space
                         && match held.contents {
                             Contents::Perforated => whole && held.first == first,
                             Contents::Bitmap => fragments.contains(&held.first),
@@ -461,12 +470,24 @@ impl Naive {
         }
     }
 
-    /// Drops all that depends on spaces.
+    /// Drops all that depends on spaces, and blocks.
     pub(crate) fn flush_all(&mut self) {
-        self.tlbs.iter_mut().for_each(|(_, cache)| cache.flush());
-        self.ranges.iter_mut().for_each(Ranges::flush);
-        self.walk_caches.iter_mut().for_each(|(_, cache)| cache.flush());
-        self.drop_all_blocks();
+        let (sibling, alone) = (self.sibling, self.machine.clock.threads_per_core == 1);
+        for (_, cache) in &mut self.tlbs {
+            if alone { cache.flush() } else { _ = cache.drop(|held| held.space / SIBLING == sibling) }
+        }
+        self.ranges.iter_mut().for_each(|ranges| ranges.flush(sibling));
+        self.flush_walk_caches();
+    }
+
+    /// The space in entries of the hardware thread that runs.
+    pub(crate) fn own(&self) -> u32 {
+        self.space + self.sibling * SIBLING
+    }
+
+    /// A space in the entries of each hardware thread.
+    fn of_all(&self, space: u32) -> Vec<u32> {
+        (0..self.machine.clock.threads_per_core).map(|sibling| space + sibling * SIBLING).collect()
     }
 
     pub(crate) fn serves(spec: &TlbSpec, access: Access) -> bool {
@@ -498,7 +519,7 @@ impl Naive {
         counted: bool,
     ) -> Result<(), (bool, bool)> {
         self.tlbs.iter_mut().for_each(|(_, cache)| cache.by = Some(access));
-        let region = self.region(page, mapping);
+        let (own, region) = (self.own(), self.region(page, mapping));
         let absent = match mapping {
             None => perforated::region(&self.machine, &self.mappings, self.space, page),
             Some(_) => None,
@@ -511,7 +532,7 @@ impl Naive {
                 self.machine.pages.sizes.iter().map(|size| (*size, self.order(*size))).collect();
             for (spec, cache) in &mut self.tlbs {
                 if spec.level == level && Naive::serves(spec, access) {
-                    let joint = |held: Entry| held.held.is_some() && held.covers(self.space, page);
+                    let joint = |held: Entry| held.held.is_some() && held.covers(own, page);
                     let block = spec.joins.as_ref().map(|joins| page / joins.pages as u64);
                     if block.is_some_and(|block| cache.hit(block, joint).is_some()) {
                         assert!(hit.is_none(), "two entries for a page in a level");
@@ -520,9 +541,8 @@ impl Naive {
                     }
                     for (_, order) in orders.iter().filter(|(size, _)| spec.sizes.contains(size)) {
                         let of_size = |held: Entry| held.pages == 1 << order;
-                        let wanted = |held: Entry| {
-                            held.contents == Contents::Mapping && of_size(held) && held.covers(self.space, page)
-                        };
+                        let wanted =
+                            |held: Entry| held.contents == Contents::Mapping && of_size(held) && held.covers(own, page);
                         if let Some(held) = cache.hit_page(page, *order, wanted) {
                             assert!(hit.is_none(), "two entries for a page in a level");
                             assert_eq!(mapping.unwrap().1.size, held.size, "an entry that the table does not know");
@@ -531,7 +551,7 @@ impl Naive {
                     }
                     let either = region.as_ref().or(absent.as_ref());
                     if let (None, Some(region), true) = (hit, either, perforated::held_by(&self.machine, spec)) {
-                        let (space, n) = (self.space, perforated::pages(&self.machine).unwrap());
+                        let (space, n) = (own, perforated::pages(&self.machine).unwrap());
                         let of = |contents: Contents| {
                             move |held: Entry| held.contents == contents && held.covers(space, page)
                         };
@@ -547,7 +567,7 @@ impl Naive {
                     }
                 }
             }
-            if level == deepest && self.ranges.as_mut().is_some_and(|ranges| ranges.hit(self.space, page)) {
+            if level == deepest && self.ranges.as_mut().is_some_and(|ranges| ranges.hit(own, page)) {
                 assert!(mapping.is_some(), "a range with a page that is not mapped");
                 hit = Some(level);
             }
@@ -566,13 +586,13 @@ impl Naive {
             let size = self.translated(page, (first, mapping));
             let (order, pages) = (self.order(size), self.pages(size));
             let number = page >> order;
-            let entry = reach::entry((self.space, page), pages, mapping.size);
+            let entry = reach::entry((own, page), pages, mapping.size);
             for level in (1..hit.unwrap_or(deepest + 1)).rev() {
                 for index in 0..self.tlbs.len() {
                     let (spec, cache) = &mut self.tlbs[index];
                     if spec.level == level && Naive::serves(spec, access) && spec.sizes.contains(&size) {
                         if let (Some(region), true) = (&region, perforated::held_by(&self.machine, spec)) {
-                            let (space, n) = (self.space, perforated::pages(&self.machine).unwrap());
+                            let (space, n) = (own, perforated::pages(&self.machine).unwrap());
                             let has = |cache: &Cache<Entry>, contents: Contents| {
                                 cache.entries().any(|held| held.contents == contents && held.covers(space, page))
                             };
@@ -603,7 +623,7 @@ impl Naive {
                             if !all.is_empty() {
                                 let one = joins::has_valid_bits(joins) && !joins.prefetch;
                                 let new = if one { vec![page] } else { all.clone() };
-                                let new = reach::joint(self.space, joins.pages as u64, &new, base);
+                                let new = reach::joint(own, joins.pages as u64, &new, base);
                                 let fits = |held: Entry| {
                                     let old =
                                         held.held.filter(|_| all.iter().any(|page| held.covers(new.space, *page)))?;
@@ -628,7 +648,7 @@ impl Naive {
         let loads = hit.is_none() && mapping.is_some();
         if let Some(mut ranges) = self.ranges.take_if(|_| loads) {
             let pages = |first| self.pages(self.mappings[&(self.space, first)].size);
-            ranges.fill(&self.mappings, self.space, page, pages);
+            ranges.fill(&self.mappings, own, page, pages);
             self.ranges = Some(ranges);
         }
         if hit.is_some() { Ok(()) } else { Err(known) }
@@ -636,7 +656,9 @@ impl Naive {
 
     fn drop_inner(&mut self, outer: &TlbSpec, evicted: Entry) {
         for (_, cache) in self.tlbs.iter_mut().filter(|(inner, _)| Naive::is_inner(inner, outer)) {
-            cache.drop(|held| held.meets(evicted.space, evicted.first, evicted.pages));
+            // By the address, whoever loaded it.
+            let of = |held: Entry| Entry { space: held.space % SIBLING, ..held };
+            cache.drop(|held| of(held).meets(evicted.space % SIBLING, evicted.first, evicted.pages));
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::check;
 use crate::joins::Mapped;
 use crate::machines::ranged;
+use crate::reach::SIBLING;
 use proptest::prelude::*;
 use superpage_mmu::Machine;
 
@@ -32,8 +33,8 @@ impl Ranges {
     /// mapping has.
     pub(crate) fn fill(&mut self, mapped: &Mapped, space: u32, page: u64, pages: impl Fn(u64) -> u64) {
         let at = |page: u64| {
-            let (key, mapping) = mapped.range(..=(space, page)).next_back()?;
-            let there = key.0 == space && page < key.1 + pages(key.1);
+            let (key, mapping) = mapped.range(..=(space % SIBLING, page)).next_back()?;
+            let there = key.0 == space % SIBLING && page < key.1 + pages(key.1);
             there.then_some((key.1, mapping.frame.wrapping_sub(key.1), mapping.protection))
         };
         let asked = at(page).unwrap();
@@ -72,8 +73,8 @@ impl Ranges {
         self.held.iter().any(|held| held.0 == space && held.1 < to && from <= held.2)
     }
 
-    pub(crate) fn flush(&mut self) {
-        self.held.clear();
+    pub(crate) fn flush(&mut self, sibling: u32) {
+        self.held.retain(|held| held.0 / SIBLING != sibling);
     }
 
     pub(crate) fn len(&self) -> u64 {

@@ -3,6 +3,10 @@
 use superpage_mmu::{Contents, Machine};
 use superpage_pages::PageSize;
 
+/// Where hardware threads share a TLB, the space of an entry is that of its thread: the number of
+/// the space, and so often this as the thread's number says.
+pub(crate) const SIBLING: u32 = 1 << 16;
+
 /// A TLB entry: pages of a space, within one mapping of this size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {

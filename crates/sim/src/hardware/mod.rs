@@ -51,8 +51,8 @@ impl Hardware {
     }
 
     /// What follows happens on this core.
-    pub(crate) fn go_to(&mut self, core: usize) {
-        self.mmu.go_to(core);
+    pub(crate) fn go_to(&mut self, core: usize, sibling: usize) {
+        self.mmu.go_to(core, sibling);
         self.begun.resize(self.begun.len().max(core + 1), (false, 0));
         self.core = core;
     }

@@ -37,10 +37,15 @@ impl Simulation {
         let (hardware, kernel) = (&mut self.hardware, &mut self.kernel);
         match *event {
             Event::Switch { process, thread } => {
-                self.clock.counted.cores.switch(thread).into_iter().for_each(|core| hardware.go_to(core));
+                self.clock
+                    .counted
+                    .cores
+                    .switch(thread)
+                    .into_iter()
+                    .for_each(|(core, sibling)| hardware.go_to(core, sibling));
                 kernel.switch(hardware, process);
             }
-            Event::Migrate { thread, core } => self.clock.counted.cores.migrate(thread, core),
+            Event::Migrate { thread, to } => self.clock.counted.cores.migrate(thread, to),
             Event::Exit if kernel.processes.dead => {
                 (kernel.processes.dead, kernel.processes.current) = (false, None);
             }

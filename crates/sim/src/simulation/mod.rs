@@ -38,7 +38,7 @@ impl Simulation {
         let setup = group[0].1;
         let cannot = |error: superpage_vm::Error| Error::Usage(format!("machine {}: {error}", setup.machine.name));
         let machines: Vec<_> = group.iter().map(|(_, setup)| setup.machine.as_ref()).collect();
-        let mut mmu = if info.cores > 1 { Mmu::on_cores(&machines) } else { Mmu::of(&machines) };
+        let mut mmu = if info.cores * info.siblings > 1 { Mmu::on_cores(&machines) } else { Mmu::of(&machines) };
         if !asks_the_machine(setup) && watch.every.is_none() {
             mmu.defer();
         }

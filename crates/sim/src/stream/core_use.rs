@@ -8,8 +8,10 @@ use superpage_trace::{Cores, Info};
 /// number 0.
 #[derive(Default)]
 pub(crate) struct CoreUse {
-    /// The number of cores that there may be; 0: the stream does not say which.
+    /// The number of cores that there may be; 0: the stream does not say which. And of hardware
+    /// threads of each.
     number: u32,
+    siblings: u32,
     /// Whether fetches are accesses of the stream.
     fetches: bool,
     /// The accesses of each thread that has run something, with those left out.
@@ -19,7 +21,7 @@ pub(crate) struct CoreUse {
     turns: u64,
     /// The instructions of each thread on each core.
     threads: HashMap<(u32, u32), u64>,
-    /// The cores of threads that have migrated, and how often any has.
+    /// The hardware threads of threads that have migrated, and how often any has.
     migrated: HashMap<u32, u32>,
     migrations: u64,
     /// The core and the thread that run.
@@ -29,22 +31,25 @@ pub(crate) struct CoreUse {
 impl CoreUse {
     /// At the beginning of a stream.
     pub(crate) fn new(info: &Info) -> CoreUse {
-        CoreUse { number: info.cores, fetches: info.fetches, ..CoreUse::default() }
+        CoreUse { number: info.cores, siblings: info.siblings.max(1), fetches: info.fetches, ..CoreUse::default() }
     }
 
-    /// The stream goes on with this thread; returns its core, if it has one.
-    pub(crate) fn switch(&mut self, thread: u32) -> Option<usize> {
+    /// The stream goes on with this thread; returns its core, if it has one, and its hardware
+    /// thread there.
+    pub(crate) fn switch(&mut self, thread: u32) -> Option<(usize, usize)> {
         if self.number == 0 {
             return None;
         }
-        let core = self.migrated.get(&thread).copied().unwrap_or_else(|| Cores::of(self.number, thread));
+        let begins = || Cores::of(self.number * self.siblings, thread);
+        let on = self.migrated.get(&thread).copied().unwrap_or_else(begins);
+        let core = Cores::of(self.number, on);
         self.current = (core, thread);
-        Some(core as usize)
+        Some((core as usize, (on / self.number) as usize))
     }
 
-    /// The thread is on this core the next time that the stream switches to it.
-    pub(crate) fn migrate(&mut self, thread: u32, core: u32) {
-        self.migrated.insert(thread, core);
+    /// The thread is on this hardware thread the next time that the stream switches to it.
+    pub(crate) fn migrate(&mut self, thread: u32, to: u32) {
+        self.migrated.insert(thread, to);
         self.migrations += 1;
     }
 
@@ -126,7 +131,7 @@ mod tests {
     fn the_busiest_core_is_known_and_who_went_on() {
         let mut three = on(3);
         for (thread, instructions) in [(0, 10), (1, 60), (0, 5), (3, 5), (1, 10), (0, 10)] {
-            assert_eq!(three.switch(thread), Some(thread as usize % 3));
+            assert_eq!(three.switch(thread), Some((thread as usize % 3, 0)));
             three.pass(&ran(instructions));
         }
         three.switch(2);
@@ -165,8 +170,12 @@ mod tests {
     #[test]
     fn a_thread_that_migrates_is_on_its_core_from_then_on() {
         let mut two = on(2);
-        assert_eq!((two.switch(0), two.switch(2)), (Some(0), Some(0)));
+        assert_eq!((two.switch(0), two.switch(2)), (Some((0, 0)), Some((0, 0))));
         two.migrate(2, 1);
-        assert_eq!((two.switch(2), two.switch(0), two.migrations()), (Some(1), Some(0), 1));
+        assert_eq!((two.switch(2), two.switch(0), two.migrations()), (Some((1, 0)), Some((0, 0)), 1));
+        let mut four = CoreUse::new(&Info { cores: 2, siblings: 2, ..Info::default() });
+        assert_eq!((four.switch(1), four.switch(3)), (Some((1, 0)), Some((1, 1))));
+        four.migrate(1, 2);
+        assert_eq!(four.switch(1), Some((0, 1)));
     }
 }

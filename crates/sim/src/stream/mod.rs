@@ -10,6 +10,7 @@ mod piece;
 mod recent;
 mod requests;
 mod stretch;
+mod tap;
 mod touched;
 
 pub(crate) use carried::Carried;
@@ -19,3 +20,4 @@ pub(crate) use pages::{inward, outward};
 pub(crate) use piece::Piece;
 pub(crate) use requests::{Along, Asked, FirstTouch, Place};
 pub(crate) use stretch::{Done, Mark, Phases, Role, Stretch, Window};
+pub(crate) use tap::Tap;

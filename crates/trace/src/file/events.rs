@@ -96,7 +96,7 @@ pub(crate) fn put(out: &mut Vec<u8>, event: &Event) {
         Event::Advise { start, pages, hint } => numbers(&[start, pages, hint as u64]),
         Event::Remap { from, from_pages, to, to_pages } => numbers(&[from, from_pages, to, to_pages]),
         Event::Fork { child } => numbers(&[child.0.into()]),
-        Event::Migrate { thread, core } => put_text(out, &format!("thread {thread} to core {core}")),
+        Event::Migrate { thread, to } => put_text(out, &format!("thread {thread} to hardware thread {to}")),
         Event::Exec | Event::Exit => {}
         Event::Skipped { references, instructions } => numbers(&[references, instructions]),
         Event::Open { file, file_pages } => numbers(&[file.into(), file_pages]),

@@ -113,7 +113,7 @@ pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(Str
     let calls = version >= CALLED && flags & CALLS != 0;
     let [cold_windows, short_windows] = [WARM, WHOLE].map(|since| sampling.is_some() && version < since);
     let mixed_windows = sampling.is_some() && flags & OWN_WINDOWS == 0;
-    let (runs, memory, cores) = (None, 0, 0);
+    let (runs, memory, cores, siblings) = (None, 0, 0, 0);
     let info = Info {
         workload,
         sampling,
@@ -127,6 +127,7 @@ pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(Str
         runs,
         memory,
         cores,
+        siblings,
         cut: false,
     };
     Ok((info, notes))

@@ -192,12 +192,14 @@ pub(crate) struct Entry<C: Reach> {
     pub(crate) way: usize,
     pub(crate) key: u32,
     pub(crate) payload: C::Payload,
+    /// The hardware thread of its core whose entry it is.
+    pub(crate) sibling: u32,
 }
 
 impl<C: Reach> Entry<C> {
     /// Checks that it is where this is looked for.
     fn is_at(&self, cache: &Cache<C>, EntryId { number, key }: EntryId) -> Result<(), String> {
-        if cache.selects(number, self.set) && cache.find(number, key) == Some(self.way) {
+        if cache.selects(number, self.set) && cache.find_of(self.sibling, number, key) == Some(self.way) {
             return Ok(());
         }
         Err("the entry is not where it is looked for".into())

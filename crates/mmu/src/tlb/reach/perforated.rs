@@ -109,8 +109,8 @@ impl Reach for Perforated {
 
     fn forget(cache: &mut Cache<Self>, numbers: &Range<u64>, head: u32, pte: Pte, joining: Joining) -> u64 {
         let own: u64 = numbers.clone().map(|number| drop_entry(cache, alone(number, head))).sum();
-        // As the instruction that drops a page does: all that translates its address, also that of a
-        // larger page of the lowest table. No region has the key of a page above.
+        // As the instruction that drops a page does: all that translates its address, also that of
+        // a larger page of the lowest table. No region has the key of a page above.
         let (first, pages) = (numbers.start << pte.replicas(), 1 << pte.replicas());
         let first_id = head & !((1 << joining.order) - 1);
         let whole = drop_entry(cache, of_region(first, first_id, joining.order));

@@ -16,7 +16,7 @@ use crate::machine::Index;
 use crate::machine::{Replacement, SEARCHED_WAYS};
 use crate::mappings::Mappings;
 use crate::tlb::reach::{Entry, Exact, Holds, Reach};
-use crate::tlb::uses::{BATCH, EntryId, Use, Uses, each};
+use crate::tlb::uses::{BATCH, EMPTY, EntryId, Use, Uses, each};
 use placed::Placed;
 use rows::Rows;
 use skewed::Skewed;
@@ -37,7 +37,31 @@ const PLACED_BYTES: u64 = 32;
 pub(crate) struct Cache<C: Reach = Exact> {
     pub(crate) geometry: Geometry,
     pub(crate) replacement: Replacement,
+    owner: Owner,
     form: Form<C>,
+}
+
+/// Whose entries are looked up and filled, where hardware threads share a structure: each finds the
+/// entries that it has loaded itself, and all compete for the ways. The tag of an entry is its key,
+/// and below it the number of the hardware thread in its core.
+#[derive(Clone, Copy, Default, Debug)]
+struct Owner {
+    /// The bits of such a number; 0 if there is one.
+    bits: u32,
+    /// That of the current one.
+    sibling: u32,
+}
+
+impl Owner {
+    #[inline(always)]
+    fn tag(self, key: u32) -> u32 {
+        key << (self.bits & 31) | self.sibling
+    }
+
+    /// The key and the hardware thread of a tag, which is not empty.
+    fn split(self, tag: u32) -> (u32, u32) {
+        (tag >> self.bits, tag & ((1 << self.bits) - 1))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -132,14 +156,25 @@ impl<C: Reach> Cache<C> {
         } else {
             Form::Placed(Placed::new(geometry, replacement))
         };
-        Cache { geometry, replacement, form }
+        Cache { geometry, replacement, owner: Owner::default(), form }
     }
 
     /// One whose entries have candidates in several sets, with LRU; of entries of whole mappings,
     /// whose numbers are [`packed`].
     pub(crate) fn skewed(sets: usize, ways: usize, index: Index, shares: Shares) -> Cache<C> {
         let geometry = Geometry::new(sets, ways, index);
-        Cache { geometry, replacement: Replacement::Lru, form: Form::Skewed(Skewed::new(geometry, index, shares)) }
+        let form = Form::Skewed(Skewed::new(geometry, index, shares));
+        Cache { geometry, replacement: Replacement::Lru, owner: Owner::default(), form }
+    }
+
+    /// Makes room for the entries of so many hardware threads. It is empty, and keys are small.
+    pub(crate) fn share(&mut self, siblings: u32) {
+        self.owner.bits = siblings.next_power_of_two().ilog2();
+    }
+
+    /// Looks up and fills entries of this hardware thread from now on.
+    pub(crate) fn set_sibling(&mut self, sibling: u32) {
+        self.owner.sibling = sibling;
     }
 
     /// Which of its ways serve which sizes, in a skewed one.
@@ -175,12 +210,25 @@ impl<C: Reach> Cache<C> {
     /// hit as a use and fills on each miss. Returns which missed. Cost: about 10 instructions each
     /// where there are rows and the processor has vectors of 512 bits.
     pub(crate) fn access(&mut self, asking: u64, uses: Uses<'_>) -> u64 {
+        let keys;
+        let uses = if self.owner.bits == 0 {
+            uses
+        } else {
+            keys = self.own_keys(uses.keys);
+            Uses { keys: &keys, ..uses }
+        };
         match &mut self.form {
             Form::Rows(rows) => rows.access(asking, uses.numbers, uses.keys),
             Form::Placed(placed) => placed.access(asking, uses),
             Form::Skewed(skewed) => each(asking)
                 .fold(0, |missed, index| missed | u64::from(!skewed.access_one(uses.at(index).id())) << index),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn own_keys(&self, keys: &[u32; BATCH]) -> [u32; BATCH] {
+        keys.map(|key| self.owner.tag(key))
     }
 
     /// Gives small sets with LRU ways, or makes them rows again. Keeps the order of use. Cost:
@@ -207,6 +255,7 @@ impl<C: Reach> Cache<C> {
     /// whether it does. Only in structures with ways.
     #[inline(always)]
     pub(crate) fn use_at(&mut self, at: usize, used: Use) -> bool {
+        let used = self.own(used);
         match &mut self.form {
             Form::Placed(placed) => placed.use_at(at, used),
             Form::Rows(_) | Form::Skewed(_) => false,
@@ -217,7 +266,7 @@ impl<C: Reach> Cache<C> {
     /// and, in a structure with ways, the index of its entry.
     #[inline(always)]
     pub(crate) fn access_one(&mut self, used: impl Into<Use>) -> (bool, Option<usize>) {
-        let used = used.into();
+        let used = self.own(used.into());
         match &mut self.form {
             Form::Placed(placed) => {
                 let (hit, at) = placed.access_one(used);
@@ -232,7 +281,7 @@ impl<C: Reach> Cache<C> {
     /// that a caller computes no more of the use than the replacement looks at.
     #[inline(always)]
     pub(crate) fn hit(&mut self, used: impl Into<Use>) -> bool {
-        let used = used.into();
+        let used = self.own(used.into());
         let id = used.id();
         match &mut self.form {
             Form::Rows(rows) => rows.find(id.number, id.key).is_some() && rows.access_one(id),
@@ -241,20 +290,28 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// Puts a translation that is not there into its set; returns the tag ([`EMPTY`] if none) and
+    /// Puts a translation that is not there into its set; returns the key ([`EMPTY`] if none) and
     /// payload of the entry that it replaces.
     pub(crate) fn fill(&mut self, filled: impl Into<Use>) -> (u32, C::Payload) {
-        let filled = filled.into();
+        let filled = self.own(filled.into());
         let EntryId { number, key } = filled.id();
-        match &mut self.form {
+        let (evicted, payload) = match &mut self.form {
             Form::Rows(rows) => (rows.fill(number, key), C::Payload::default()),
             Form::Placed(placed) => placed.fill(filled, C::fill(number)),
             Form::Skewed(skewed) => (skewed.fill(number, key), C::Payload::default()),
-        }
+        };
+        (if evicted == EMPTY { EMPTY } else { self.owner.split(evicted).0 }, payload)
+    }
+
+    /// A use by the current hardware thread.
+    #[inline(always)]
+    fn own(&self, used: Use) -> Use {
+        used.of(self.owner.tag(used.key()))
     }
 
     /// As [`Cache::fill`], with this payload. Only in structures whose entries have payloads.
     pub(crate) fn fill_with(&mut self, filled: Use, payload: C::Payload) {
+        let filled = self.own(filled);
         match &mut self.form {
             Form::Placed(placed) => _ = placed.fill(filled, payload),
             Form::Rows(_) | Form::Skewed(_) => unreachable!("their entries have no payloads"),
@@ -265,24 +322,37 @@ impl<C: Reach> Cache<C> {
     /// which `change` returns one, which counts as a use, and drops others for which it does.
     /// Returns whether there is one.
     pub(crate) fn extend(&mut self, used: Use, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
+        let used = self.own(used);
         match &mut self.form {
             Form::Rows(_) | Form::Skewed(_) => false,
             Form::Placed(placed) => placed.extend(used, change),
         }
     }
 
-    /// Drops entries that cover these translations of the mapping `key`; returns how many.
+    /// Drops entries of all hardware threads that cover these translations of the mapping `key`;
+    /// returns how many.
     #[inline(always)]
     pub(crate) fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
+        let first = key << self.owner.bits;
+        (first..=first + ((1 << self.owner.bits) - 1)).fold(0, |dropped, tag| dropped + self.forget_tag(numbers, tag))
+    }
+
+    #[inline(always)]
+    fn forget_tag(&mut self, numbers: &Range<u64>, tag: u32) -> u64 {
         match &mut self.form {
-            Form::Rows(rows) => rows.forget(numbers.start, key),
-            Form::Placed(placed) => placed.forget(numbers, key),
-            Form::Skewed(skewed) => skewed.forget(key),
+            Form::Rows(rows) => rows.forget(numbers.start, tag),
+            Form::Placed(placed) => placed.forget(numbers, tag),
+            Form::Skewed(skewed) => skewed.forget(tag),
         }
     }
 
-    /// Drops all entries with these keys. Costs a look at each.
+    /// Drops all entries of the current hardware thread with these keys. Costs a look at each.
     pub(crate) fn drop_where(&mut self, gone: &dyn Fn(u32) -> bool) {
+        let owner = self.owner;
+        let gone = &|tag| {
+            let (key, sibling) = owner.split(tag);
+            sibling == owner.sibling && gone(key)
+        };
         match &mut self.form {
             Form::Rows(rows) => rows.drop_where(gone),
             Form::Placed(placed) => placed.drop_where(gone),
@@ -290,8 +360,12 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// Drops everything. A round-robin pointer and a random generator stay where they are.
+    /// Drops all of the current hardware thread. A round-robin pointer and a random generator stay
+    /// where they are.
     pub(crate) fn flush(&mut self) {
+        if self.owner.bits != 0 {
+            return self.drop_where(&|_| true);
+        }
         match &mut self.form {
             Form::Rows(rows) => rows.flush(),
             Form::Placed(placed) => placed.flush(),
@@ -299,14 +373,20 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// The entries in use. In rows their way is the position in the order of use.
+    /// The entries in use, of all hardware threads. In rows their way is the position in the order
+    /// of use.
     pub(crate) fn entries(&self) -> Vec<Entry<C>> {
-        let whole = |(set, way, key)| Entry { set, way, key, payload: C::Payload::default() };
-        match &self.form {
+        let whole = |(set, way, key)| Entry { set, way, key, payload: C::Payload::default(), sibling: 0 };
+        let tagged: Vec<Entry<C>> = match &self.form {
             Form::Rows(rows) => rows.entries().map(whole).collect(),
             Form::Placed(placed) => placed.entries(),
             Form::Skewed(skewed) => skewed.entries().map(whole).collect(),
-        }
+        };
+        let split = |entry: Entry<C>| {
+            let (key, sibling) = self.owner.split(entry.key);
+            Entry { key, sibling, ..entry }
+        };
+        tagged.into_iter().map(split).collect()
     }
 
     /// What its entries hold, and their keys.
@@ -316,12 +396,18 @@ impl<C: Reach> Cache<C> {
     }
 
     /// The way (in rows, the position in the order of use) that holds this translation of the
-    /// mapping `key`, if one does.
+    /// mapping `key` for the current hardware thread, if one does.
     pub(crate) fn find(&self, number: u64, key: u32) -> Option<usize> {
+        self.find_of(self.owner.sibling, number, key)
+    }
+
+    /// As [`Cache::find`], for any hardware thread.
+    pub(crate) fn find_of(&self, sibling: u32, number: u64, key: u32) -> Option<usize> {
+        let tag = Owner { sibling, ..self.owner }.tag(key);
         match &self.form {
-            Form::Rows(rows) => rows.find(number, key),
-            Form::Placed(placed) => placed.find(number, key),
-            Form::Skewed(skewed) => skewed.find(number, key),
+            Form::Rows(rows) => rows.find(number, tag),
+            Form::Placed(placed) => placed.find(number, tag),
+            Form::Skewed(skewed) => skewed.find(number, tag),
         }
     }
 

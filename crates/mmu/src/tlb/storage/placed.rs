@@ -201,6 +201,7 @@ impl<C: Reach> Placed<C> {
             way: at % ways,
             key: *tag,
             payload: *payload,
+            sibling: 0,
         };
         held.map(entry).collect()
     }

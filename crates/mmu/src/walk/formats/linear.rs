@@ -10,6 +10,7 @@ use crate::mappings::{Layout, Mappings, Pointer, Shape, SpacePage};
 use crate::tlb::batch::Batch;
 use crate::tlb::reach::PartialHits;
 use crate::walk::lines::Reads;
+use crate::walk::walk_caches::WalkCaches;
 use superpage_pages::Ladder;
 
 /// Walks as in a tree: only the levels of leaves differ.
@@ -46,6 +47,10 @@ impl TableFormat for Linear {
 
     fn drop_pointer(&mut self, pointer: Pointer) {
         self.0.drop_pointer(pointer);
+    }
+
+    fn caches(&mut self) -> Option<&mut WalkCaches> {
+        Some(&mut self.0.caches)
     }
 
     fn flush(&mut self) {

@@ -11,6 +11,7 @@ use crate::mappings::{Mapping, Mappings, Pointer, Shape, SpacePage};
 use crate::tlb::batch::Batch;
 use crate::tlb::reach::PartialHits;
 use crate::walk::lines::{Lines, Reads};
+use crate::walk::walk_caches::WalkCaches;
 use superpage_pages::Ladder;
 
 mod clustered;
@@ -76,8 +77,13 @@ pub(crate) trait TableFormat: Sized {
     /// Drops a pointer to a table that is removed.
     fn drop_pointer(&mut self, pointer: Pointer);
 
-    /// Empties the caches of the walker.
+    /// Empties the caches of the walker, for the current hardware thread.
     fn flush(&mut self);
+
+    /// The walk caches of the tree, if it is one.
+    fn caches(&mut self) -> Option<&mut WalkCaches> {
+        None
+    }
 
     /// Checks the caches against what is mapped.
     fn validate(&self, mappings: &Mappings) -> Result<(), String>;

@@ -28,6 +28,7 @@ use crate::tlb::reach::{Entry, PartialHits};
 use crate::tlb::storage::Cache;
 use crate::tlb::uses::{EntryId, each};
 use crate::walk::lines::Reads;
+use crate::walk::walk_caches::WalkCaches;
 use superpage_pages::{Access, Ladder, MAX_LEVELS, Mapped, PageSize, Pfn, Protection, Vpn};
 
 /// The first frame of the guest's tables.
@@ -137,6 +138,10 @@ impl TableFormat for Nested {
 
     fn drop_pointer(&mut self, pointer: Pointer) {
         self.guest.drop_pointer(pointer);
+    }
+
+    fn caches(&mut self) -> Option<&mut WalkCaches> {
+        Some(&mut self.guest.caches)
     }
 
     fn flush(&mut self) {

@@ -23,6 +23,7 @@ use crate::tlb::batch::Batch;
 use crate::tlb::reach::PartialHits;
 use crate::tlb::uses::{BATCH, each};
 use crate::walk::lines::Reads;
+use crate::walk::walk_caches::WalkCaches;
 use superpage_pages::Ladder;
 
 /// Walks as in a tree, and on from the entry of a perforated page.
@@ -88,6 +89,10 @@ impl TableFormat for Perforated {
 
     fn drop_pointer(&mut self, pointer: Pointer) {
         self.0.drop_pointer(pointer);
+    }
+
+    fn caches(&mut self) -> Option<&mut WalkCaches> {
+        Some(&mut self.0.caches)
     }
 
     fn flush(&mut self) {

@@ -92,6 +92,10 @@ impl TableFormat for Radix {
         self.caches.forget(level - 1, pte.child() >> self.node_bits);
     }
 
+    fn caches(&mut self) -> Option<&mut WalkCaches> {
+        Some(&mut self.caches)
+    }
+
     fn flush(&mut self) {
         self.caches.flush();
     }

@@ -23,6 +23,7 @@ use crate::tlb::batch::Batch;
 use crate::tlb::reach::{Entry, PartialHits};
 use crate::tlb::uses::{EntryId, each};
 use crate::walk::lines::{KEPT, Lines, Reads, is_kept, of_table};
+use crate::walk::walk_caches::WalkCaches;
 use superpage_pages::Ladder;
 
 /// The line cache that has blocks, from 0.
@@ -96,6 +97,10 @@ impl TableFormat for Victima {
 
     fn drop_pointer(&mut self, pointer: Pointer) {
         self.radix.drop_pointer(pointer);
+    }
+
+    fn caches(&mut self) -> Option<&mut WalkCaches> {
+        Some(&mut self.radix.caches)
     }
 
     fn flush(&mut self) {

@@ -1,7 +1,7 @@
 //! Pointers to tables of the lowest level in a TLB, in place of a walk cache.
 
 use super::{Mapping, Naive, Pointer};
-use crate::reach::Entry;
+use crate::reach::{Entry, SIBLING};
 use superpage_mmu::Contents;
 
 impl Naive {
@@ -14,7 +14,7 @@ impl Naive {
         if above || !self.nodes.contains_key(&self.node(self.space, page, 1)) {
             return false;
         }
-        let (order, space) = (self.below(2), self.space);
+        let (order, space) = (self.below(2), self.own());
         let (number, pages) = (page >> order, 1 << order);
         let (first, size, contents) = (number << order, self.machine.pages.sizes[0], Contents::Pointer);
         let (_, cache) = self.tlbs.iter_mut().find(|(spec, _)| spec.name == name).unwrap();
@@ -28,7 +28,7 @@ impl Naive {
     /// A table is no more.
     pub(super) fn drop_pointer(&mut self, (space, level, above): Pointer) {
         let first = above << self.below(2);
-        let gone = |held: Entry| (held.contents, held.space, held.first) == (Contents::Pointer, space, first);
+        let gone = |held: Entry| (held.contents, held.space % SIBLING, held.first) == (Contents::Pointer, space, first);
         for (_, cache) in self.tlbs.iter_mut().filter(|_| level == 1) {
             cache.drop(gone);
         }

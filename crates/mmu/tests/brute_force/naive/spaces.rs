@@ -1,6 +1,8 @@
 //! Switches to other spaces: what TLBs hold of others.
 
 use super::Naive;
+use crate::reach::SIBLING;
+use std::collections::BTreeSet;
 use superpage_pages::Access;
 
 impl Naive {
@@ -30,6 +32,25 @@ impl Naive {
         }
     }
 
+    /// Another hardware thread of the core goes on.
+    pub(crate) fn go_to(&mut self, sibling: u32) {
+        let next = self.others.remove(&sibling).unwrap_or((0, BTreeSet::from([0]), vec![0]));
+        if sibling != self.sibling {
+            let before = std::mem::replace(&mut self.sibling, sibling);
+            let (space, numbered, history) = next;
+            let numbered = std::mem::replace(&mut self.numbered, numbered);
+            let history = std::mem::replace(&mut self.history, history);
+            self.others.insert(before, (std::mem::replace(&mut self.space, space), numbered, history));
+        }
+    }
+
+    /// Drops what walks of the hardware thread that runs have found.
+    pub(super) fn flush_walk_caches(&mut self) {
+        let sibling = self.sibling;
+        self.walk_caches.iter_mut().for_each(|(_, cache)| _ = cache.drop(|held| held.0 / SIBLING == sibling));
+        self.drop_all_blocks();
+    }
+
     /// Another core has asked for this page: its walk may have made a root, and its access sets use
     /// bits.
     pub(crate) fn made_elsewhere(&mut self, space: u32, page: u64, access: Access) {
@@ -46,9 +67,9 @@ impl Naive {
 
     /// Drops all of a space that has changed while another ran here, and what walks have found.
     pub(crate) fn come_back(&mut self, space: u32) {
-        self.tlbs.iter_mut().for_each(|(_, cache)| _ = cache.drop(|held| held.space == space));
-        self.walk_caches.iter_mut().for_each(|(_, cache)| cache.flush());
-        self.drop_all_blocks();
+        let own = space + self.sibling * SIBLING;
+        self.tlbs.iter_mut().for_each(|(_, cache)| _ = cache.drop(|held| held.space == own));
+        self.flush_walk_caches();
     }
 
     /// Some TLBs keep only entries of the spaces that were current last.
@@ -64,7 +85,7 @@ impl Naive {
             }
             for (other, (spec, cache)) in self.tlbs.iter_mut().enumerate() {
                 if other == index || outer.inclusive && Naive::is_inner(spec, &outer) {
-                    cache.drop(|held| !kept.contains(&held.space));
+                    cache.drop(|held| held.space / SIBLING == self.sibling && !kept.contains(&(held.space % SIBLING)));
                 }
             }
         }

@@ -95,7 +95,7 @@ impl Naive {
             self.counts.walk_cache_hits[level - 1] += u64::from(self.pointer);
             return self.pointer;
         }
-        let pointer = (self.space, level, page >> self.below(level));
+        let pointer = (self.own(), level, page >> self.below(level));
         let cache = self.walk_caches.iter_mut().find(|(spec, _)| spec.level == level);
         let hit = cache.is_some_and(|(_, cache)| cache.hit(0, |held| held == pointer).is_some());
         self.counts.walk_cache_hits[level - 1] += u64::from(hit);
@@ -103,7 +103,7 @@ impl Naive {
     }
 
     fn cache(&mut self, page: u64, level: usize) {
-        let pointer = (self.space, level, page >> self.below(level));
+        let pointer = (self.own(), level, page >> self.below(level));
         for (_, cache) in self.walk_caches.iter_mut().filter(|(spec, _)| spec.level == level) {
             cache.fill(0, pointer);
         }
