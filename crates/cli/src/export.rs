@@ -44,6 +44,12 @@ pub(crate) fn apart(input: &Path, output: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::Usage(format!("cannot write {}: {error}", output.display())))
 }
 
+/// Refuses to write two files of one name.
+pub(crate) fn distinct(one: &Path, other: &Path) -> Result<(), Failure> {
+    superpage_output::distinct(one, other)
+        .map_err(|error| Failure::Usage(format!("cannot write {}: {error}", other.display())))
+}
+
 /// Refuses to write the program of a command, or a file that it is given.
 pub(crate) fn apart_from_command(command: &[OsString], output: &Path) -> Result<(), Failure> {
     let program = superpage_trace::record::Command::new(command).file();

@@ -102,6 +102,7 @@ impl From<superpage_linux::Error> for Failure {
 
 fn main() -> ExitCode {
     stop::outlive_file_limit();
+    superpage_output::protect_inputs();
     superpage_sim::watch_memory(sim::limits);
     let done = with_stack(&parsed).map_or_else(explained, |command| match command.verb {
         Verb::Sim(verb) => with_stack(&|| verb.run()),

@@ -106,6 +106,9 @@ impl Reproduce {
         for file in files.into_iter().flatten() {
             self.names.iter().try_for_each(|name| export::apart(Path::new(name), file))?;
         }
+        if let [Some(html), Some(markdown)] = files {
+            export::distinct(html, markdown)?;
+        }
         let [html, markdown] = files.map(export::create);
         let (html, markdown) = (html?, markdown?);
         let beside = || {

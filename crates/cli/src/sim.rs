@@ -270,6 +270,7 @@ impl Sim {
             let parts = named.flat_map(|name| name.split(['+', ':'])).map(std::path::Path::new);
             parts
                 .chain(self.trace.iter().map(PathBuf::as_path))
+                .chain(self.weights.as_deref())
                 .chain(self.fragment.file().map(|file| std::path::Path::new(file.path())))
                 .try_for_each(|input| crate::export::apart(input, page))?;
         }

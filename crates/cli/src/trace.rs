@@ -91,7 +91,7 @@ impl Trace {
                 Ok(ExitCode::SUCCESS)
             }
             Trace::Import { format, files, output, lines, v2p } => {
-                files.iter().try_for_each(|file| crate::export::apart(file, output))?;
+                files.iter().chain(v2p).try_for_each(|file| crate::export::apart(file, output))?;
                 let mut source = match (&files[..], v2p) {
                     ([file], v2p) => import::import(format, file, *lines, v2p.as_deref())?,
                     (files, None) => import::import_threads(format, files, *lines)?,
@@ -102,7 +102,7 @@ impl Trace {
             Trace::Export { format, file, output, events, up_to_cut } => {
                 output.iter().chain(events).try_for_each(|output| crate::export::apart(file, output))?;
                 if let (Some(output), Some(events)) = (output, events) {
-                    files::apart(output, events)?;
+                    files::distinct(output, events)?;
                 }
                 let mut reader = open(file, *up_to_cut)?;
                 match export::export(format, &mut reader, output.as_deref(), events.as_deref()) {

@@ -149,6 +149,40 @@ fn an_input_is_not_written_over() {
     }
 }
 
+/// What a command reads on its way is not known before, and is not written over at its end.
+#[test]
+fn what_was_read_is_not_written_over() {
+    let _turn = superpage_testing::turn_of("command");
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (records, pages) = (path("own.trace"), path("v2p.textproto"));
+    let (file, weights) = (path("own.csv"), path("weights"));
+    std::fs::create_dir(path("folder")).unwrap();
+    let kept = path("folder/kept.trace");
+    let done = |words: &[&str]| assert!(superpage(words).status.success(), "{words:?}");
+    done(&["trace", "export", "drmemtrace", trace(folder.path()).to_str().unwrap(), "-o", &records]);
+    std::fs::copy(&records, &kept).unwrap();
+    std::fs::write(&file, "address\n4096\n8192\n").unwrap();
+    std::fs::write(&weights, "1 0\n").unwrap();
+    let sp = path("own.sp");
+    done(&["trace", "import", "csv", &file, "-o", &sp]);
+    std::fs::write(&pages, "page_size: 4096\n").unwrap();
+    for (words, input) in [
+        (&["trace", "import", "drmemtrace", &path("folder"), "-o", &kept][..], &kept),
+        (&["trace", "import", "drmemtrace", &records, "--v2p", &pages, "-o", &pages], &pages),
+        (&["sim", "--trace", &sp, "--weights", &weights, "--export-html", &weights], &weights),
+    ] {
+        let before = std::fs::read(input).unwrap();
+        let output = superpage(words);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains("is also the input"), "{words:?}: {said}");
+        assert_eq!(std::fs::read(input).unwrap(), before, "{words:?}");
+    }
+    let (events, csv) = (path("twice"), format!("{}/./twice", folder.path().display()));
+    refused(&["trace", "export", "champsim", &sp, "-o", &events, "--events", &csv], &["is to be written twice"]);
+    assert!(!std::path::Path::new(&events).exists());
+}
+
 /// Not for ever, and not until memory is full.
 #[cfg(target_os = "linux")]
 #[test]

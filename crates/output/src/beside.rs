@@ -67,6 +67,7 @@ impl Beside {
     }
 
     pub(crate) fn commit(mut self) -> io::Result<()> {
+        crate::inputs::check(&self.folder, &self.name)?;
         self.file.sync_all()?;
         if let Some(before) = &self.before {
             take_after(&self.file, before)?;

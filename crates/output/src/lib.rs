@@ -13,6 +13,7 @@
 mod beside;
 mod directory;
 mod foreign;
+mod inputs;
 mod place;
 mod quoted;
 mod small;
@@ -21,6 +22,7 @@ mod tell;
 pub use beside::remove_leftovers;
 pub use directory::Directory;
 pub use foreign::{foreign, foreign_json};
+pub use inputs::protect_inputs;
 pub use quoted::quoted;
 pub use small::{open_regular, read_own_text, read_text};
 pub use tell::tell;
@@ -138,7 +140,27 @@ pub fn apart(input: &Path, output: &Path) -> io::Result<()> {
     let file = |path: &Path| std::fs::metadata(path).ok().filter(|file| file.is_file());
     match (file(input), file(output)) {
         (Some(one), Some(other)) if (one.dev(), one.ino()) == (other.dev(), other.ino()) => {
-            let text = "is also the input, and would be replaced; name another file to write";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, inputs::ALSO))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that two files to be written are not one, whether it exists or not.
+///
+/// # Errors
+/// They are one ([`io::ErrorKind::InvalidInput`]). The text says what to do.
+pub fn distinct(one: &Path, other: &Path) -> io::Result<()> {
+    let place = |path: &Path| match path.canonicalize() {
+        Ok(path) => Some(path),
+        Err(_) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            Some(folder.canonicalize().ok()?.join(path.file_name()?))
+        }
+    };
+    match (place(one), place(other)) {
+        (Some(one), Some(other)) if one == other => {
+            let text = "is to be written twice; give each of the two a name";
             Err(io::Error::new(io::ErrorKind::InvalidInput, text))
         }
         _ => Ok(()),

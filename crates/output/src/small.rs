@@ -16,7 +16,7 @@ const MOST: u64 = 1 << 20;
 /// # Errors
 /// The file cannot be opened, or is not a regular one. The text says what was expected.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    regular(rustix::fs::CWD, path, OFlags::empty())
+    regular(rustix::fs::CWD, path, OFlags::empty()).inspect(crate::inputs::note)
 }
 
 /// Opens a regular file in a directory.

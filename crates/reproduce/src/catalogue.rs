@@ -116,7 +116,7 @@ fn folder(path: &Path) -> Result<BTreeMap<String, String>, Error> {
     let Ok(entries) = std::fs::read_dir(path) else { return Ok(inputs) };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()) {
         let text =
-            std::fs::read_to_string(&path).map_err(|e| Error::Usage(format!("input {}: {e}", path.display())))?;
+            superpage_output::read_text(&path).map_err(|e| Error::Usage(format!("input {}: {e}", path.display())))?;
         inputs.insert(path.file_name().unwrap_or_default().to_string_lossy().into_owned(), text);
     }
     Ok(inputs)

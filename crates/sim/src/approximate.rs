@@ -100,10 +100,19 @@ pub(crate) fn walk_references(row: &Row) -> String {
 
 /// Modelled time: most of it is known even in a sample.
 pub(crate) fn seconds(row: &Row) -> String {
+    modelled(row, row.seconds)
+}
+
+/// The time that the threads take on their cores.
+pub(crate) fn elapsed(row: &Row) -> String {
+    modelled(row, row.elapsed_seconds)
+}
+
+fn modelled(row: &Row, seconds: f64) -> String {
     match sample(row) {
-        None => time(row.seconds),
+        None => time(seconds),
         Some((_, false)) => UNKNOWN.into(),
-        Some((_, true)) => format!("≈ {}", time(row.seconds)),
+        Some((_, true)) => format!("≈ {}", time(seconds)),
     }
 }
 

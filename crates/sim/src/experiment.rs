@@ -173,13 +173,13 @@ fn threads_per_core(Setup { machine, kernel, .. }: &Setup) -> u32 {
 fn check_cores(setups: &[Setup], info: &Info) -> Result<(), Error> {
     if info.cores > 1 && info.mixed_windows {
         return Err(Error::Usage(format!(
-            "{}: is an old sample, whose windows begin with the pages of all threads: record it again, or give --cores 1",
+            "{}: an old sample, whose windows begin with the pages of all threads: record it again, or give one core",
             info.workload
         )));
     }
     for Setup { machine, kernel, .. } in setups.iter().filter(|_| info.cores > 1) {
         let name = &machine.name;
-        let refused = |why: &str| Err(Error::Usage(format!("machine {name}: {why}: give fewer --cores")));
+        let refused = |why: &str| Err(Error::Usage(format!("machine {name}: {why}: give fewer cores, or none")));
         if let Some(why) = Mmu::refuses_cores(machine) {
             return refused(why);
         }

@@ -91,6 +91,11 @@ pub const QUANTITIES: &[Quantity] = &[
     Quantity::percentage("copied", "copied, % of the memory of base", |row, base| {
         100.0 * over(row.bytes_copied, base.peak_resident_bytes)
     }),
+    Quantity::ratio("elapsed", "elapsed time over that of base (threads on cores)", |row, base| {
+        row.elapsed_seconds / base.elapsed_seconds
+    })
+    .estimated(|_| None),
+    Quantity::of("interrupts", "interrupts of cores by shootdowns", |row, _| row.shootdowns_received as f64),
     Quantity::percentage("other", "work on another core, % of the time of base", |row, base| {
         100.0 * over(row.other_core_cycles, base.cycles)
     }),

@@ -475,7 +475,7 @@ pub struct Row {
     pub sent_for_migration: u64,
     /// The cores that shootdowns interrupted, each time. On machines whose `shootdown-receive` is 0
     /// an instruction reaches them, and no interrupt.
-    #[key(count, from = it.counters.shootdowns_received)]
+    #[key(count, column = "interrupts", from = it.counters.shootdowns_received)]
     #[serde(default)]
     pub shootdowns_received: u64,
     /// Times that a core came back to an address space whose mappings had changed meanwhile, and so

@@ -46,8 +46,8 @@ pub(crate) fn table(rows: &[Row], screen: Screen) -> String {
         };
         let more = match is_modelled(rows) {
             _ if screen.is_wide() => "",
-            false => " --wide shows the times, what they assume, and all counts.",
-            true => " --wide shows speedups, what is assumed, and all counts.",
+            false => " --wide shows the times, what they assume, and more counts; --format json has all.",
+            true => " --wide shows speedups, what is assumed, and more counts; --format json has all.",
         };
         out += &screen.paragraph(&format!("{kind}{more}"));
     }
@@ -134,6 +134,9 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
     add(&mut columns, Column::number("walk refs").only_wide(), &approximate::walk_references);
     add(&mut columns, if_modelled(Column::number("time")), &approximate::seconds);
     add(&mut columns, unless_modelled(Column::number("speedup")), &approximate::speedup);
+    if rows.iter().any(|row| row.cores > 1) {
+        add(&mut columns, Column::number("elapsed"), &approximate::elapsed);
+    }
     if touched_by_all(rows).is_none() {
         add(&mut columns, Column::number("touched"), &|row| bytes(row.peak_touched_bytes));
     }

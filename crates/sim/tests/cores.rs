@@ -283,7 +283,7 @@ fn what_is_modelled_for_one_core_is_refused() {
     assert_eq!(refused("zen5", cores(128)), None);
     assert_eq!(
         refused("zen5", cores(129)).as_deref(),
-        Some("machine zen5: it has 128 cores, not 129: give fewer --cores")
+        Some("machine zen5: it has 128 cores, not 129: give fewer cores, or none")
     );
     assert!(refused("alpha-21264", cores(2)).is_some_and(|why| why.contains("it has 1 core, not 2")));
     assert!(refused("ppc604", cores(2)).is_some_and(|why| why.contains("hash table")));

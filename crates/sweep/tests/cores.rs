@@ -131,9 +131,9 @@ fn what_cannot_have_cores_is_refused_before_anything_runs() {
         Sweep::of_text(&text, "cores.toml").and_then(|sweep| Plan::new(sweep, &[])).err().map(|error| error.to_string())
     };
     let touch = "workload = \"touch:bytes=64K\"\n";
-    let sampled = concat!("trace = \"", env!("CARGO_MANIFEST_DIR"), "/../../corpus/gzip.sp\"\nmachine = \"zen5\"\n");
+    let sampled = concat!("trace = \"", env!("CARGO_MANIFEST_DIR"), "/../../corpus/povray.sp\"\nmachine = \"zen5\"\n");
     for (axes, why) in [
-        (format!("{sampled}cores = [1, 2]"), "is an old sample"),
+        (format!("{sampled}cores = [1, 2]"), "an old sample"),
         (format!("{sampled}cores = 1\nmigrate = true"), "leave out --migrate"),
         (format!("{touch}machine = \"alpha-21264\"\ncores = [1, 2]"), "machine alpha-21264: it has 1 core, not 2"),
         (format!("{touch}machine = [\"zen5\", \"ppc604\"]\ncores = 2"), "machine ppc604: software refills"),

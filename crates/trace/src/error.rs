@@ -69,9 +69,14 @@ fn way_out(path: &Path, source: &std::io::Error) -> String {
         return "; raise this shell's limit of open files (ulimit -n)".into();
     }
     match source.kind() {
-        std::io::ErrorKind::NotFound if path.extension() == Some("sp".as_ref()) => {
+        // A file to be written is also not found where its folder is not.
+        std::io::ErrorKind::NotFound if path.extension() == Some("sp".as_ref()) && in_folder(path) => {
             format!("; to record it: superpage record -o {} -- CMD", path.display())
         }
         _ => String::new(),
     }
+}
+
+fn in_folder(path: &Path) -> bool {
+    path.parent().is_none_or(|folder| folder.as_os_str().is_empty() || folder.is_dir())
 }

@@ -96,7 +96,9 @@ impl Reader {
     }
 
     fn new(mut input: Box<dyn Input>, path: &Path, up_to_cut: bool) -> Result<Reader, Error> {
-        let layout = Layout::read(&mut *input, path)?;
+        let mut layout = Layout::read(&mut *input, path)?;
+        // Pages of all threads are its own where there is one.
+        layout.info.mixed_windows &= layout.totals.as_ref().and_then(|totals| totals.threads) != Some(1);
         let io = |source| Error::Io { path: path.to_owned(), source };
         let mut reader = Reader {
             decompressor: zstd::bulk::Decompressor::new().map_err(io)?,

@@ -36,7 +36,8 @@ fn parse(line: &[u8], each: &mut dyn FnMut(Record)) -> Line {
             Line::Read
         }
         Some(None) => Line::Read,
-        // What other objects say, the start of gem5, and bytes of a packet.
+        None if line.contains(" of size ") => Line::Wrong,
+        // What other objects say, and the start of gem5.
         None if line.is_empty() || line.contains(": ") || line.starts_with("gem5") => Line::Read,
         None => Line::Wrong,
     }
@@ -100,7 +101,9 @@ mod tests {
         for passed in ["u,4096,64,1000", "gem5 Simulator System.  https://www.gem5.org", "0: system.cpu: hello", ""] {
             assert_eq!(of(passed), (true, vec![]), "{passed}");
         }
-        for wrong in ["hello", "r,x,64", "r,1,999999999", "r,1", "1,2,3", "\u{fffd}"] {
+        let number = "1: system.mem: Write from cpu.data of size 64 on address 0xZZZ C";
+        let large = "1: system.mem: Read from cpu.data of size 99999999999999999999 on address 0x9000 C";
+        for wrong in [number, large, "hello", "r,x,64", "r,1,999999999", "r,1", "1,2,3", "\u{fffd}"] {
             assert!(!of(wrong).0, "{wrong}");
         }
     }

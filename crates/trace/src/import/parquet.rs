@@ -50,7 +50,9 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn Records>, Error> {
 
 fn wrong(file: &str, error: &ParquetError) -> Error {
     let problem = match error {
-        ParquetError::NYI(_) | ParquetError::General(_) if error.to_string().contains("ompression") => {
+        ParquetError::NYI(_) | ParquetError::General(_)
+            if ["ompression", "Disabled feature"].iter().any(|what| error.to_string().contains(what)) =>
+        {
             format!("{error}; expected a table with zstd, snappy or no compression")
         }
         _ => format!("{error}; expected a whole Parquet file"),

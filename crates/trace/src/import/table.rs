@@ -293,7 +293,11 @@ impl State {
             let both = "both instructions and rows of kind execute, which count as one each";
             return Err(format!("{both}: leave out one of them"));
         }
-        each(Record::Instructions(row.instructions.unwrap_or(0).min(u32::MAX.into())));
+        let instructions = row.instructions.unwrap_or(0);
+        if instructions > u32::MAX.into() {
+            return Err(format!("instructions {instructions}, expected at most {} before an access", u32::MAX));
+        }
+        each(Record::Instructions(instructions));
         each(Record::Access(access, address, size));
         Ok(())
     }
