@@ -87,7 +87,8 @@ pub fn export(format: &str, source: &mut dyn Source, path: Option<&Path>, events
     let mut file = File::create(path)?;
     let mut events = events.map(|path| File::create(Some(path))).transpose()?;
     let mut table = start(file.out().map_err(file.error())?).map_err(file.error())?;
-    let mut list = events.as_mut().map(File::out).transpose().map_err(file.error())?;
+    let begun = |events: &mut File| events.out().map_err(events.error());
+    let mut list = events.as_mut().map(begun).transpose()?;
     if let (Some(list), Some(file)) = (&mut list, &events) {
         if table.records().is_none() {
             return Err(Error::input(format, "has the events among its rows: no file of events belongs to it"));
