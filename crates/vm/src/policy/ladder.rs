@@ -24,12 +24,12 @@ impl Policy {
         // Where the program asks for superpages they may be of others.
         let hinted = place.hinted.map(|size| size.extents().0).unwrap_or_default();
         let extents: Sizes = own.iter().chain(hinted.iter()).collect();
-        let [base, .., largest] = hardware.sizes()[..] else { return Ok(ladder) };
+        let (base, largest) = (hardware.base(), hardware.size(hardware.largest()));
         let fits = |size: &PageSize| *size > base && *size <= largest;
         if let Some(size) = extents.iter().find(|size| asked && !fits(size)) {
             let policy = self.definition().name;
             return Err(PolicyError(format!(
-                "policy {policy} takes extents of {size}, where they can be larger than {base} and up to {largest}"
+                "policy {policy}: extent size {size} must be above {base} and at most {largest}"
             )));
         }
         let extents = extents.iter().filter(|size| fits(size) && hardware.level(*size).is_none());
