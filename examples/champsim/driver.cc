@@ -22,14 +22,15 @@ void access(superpage_memory& memory, uint64_t address, uint32_t access)
   auto found = memory.va_to_pa(0, address, access);
   if (found.fault) // a walk of what a core would walk now
     for (unsigned level = LEVELS; level > 0; --level)
-      memory.get_pte_pa(0, address, level);
+      memory.get_pte_pa(0, address, level, access);
 }
 
 void run(const char* policy, const char* mappings, const char* sizes)
 {
   superpage_memory memory(8ull << 30, LEVELS, policy, sizes, mappings);
   unsigned char record[RECORD];
-  while (std::fread(record, RECORD, 1, stdin) == 1) {
+  std::size_t read, records = 0;
+  for (; (read = std::fread(record, 1, RECORD, stdin)) == RECORD; ++records) {
     access(memory, word(record, 0), SUPERPAGE_EXECUTE);
     for (unsigned at = LOADS; at < RECORD; at += 8)
       if (uint64_t address = word(record, at))
@@ -38,6 +39,8 @@ void run(const char* policy, const char* mappings, const char* sizes)
       if (uint64_t address = word(record, at))
         access(memory, address, SUPERPAGE_WRITE);
   }
+  if (read != 0 || records == 0 || std::ferror(stdin))
+    throw std::runtime_error("the trace is empty, or does not end with a whole record of 64 bytes");
   auto row = [](const char* name, uint64_t value) { std::printf("%s %llu\n", name, static_cast<unsigned long long>(value)); };
   auto counts = memory.counts();
   row("faults", counts.faults);

