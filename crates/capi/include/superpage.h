@@ -2,11 +2,19 @@
  * superpage-vm, a memory manager for pages of several sizes, for C and C++: docs/capi.md.
  *
  * All addresses and lengths are in bytes; those of ranges are multiples of the base page. Each
- * function returns SUPERPAGE_OK or the reason why nothing was changed; superpage_message() says it
- * in words. A null pointer or a value that is out of range is such a reason. A handle may be used
- * by one thread at a time: a second call, from another thread or from a callback, returns
- * SUPERPAGE_BUSY. What is undefined: a handle that was freed, a pointer to less than its type, a
- * callback that does not return.
+ * function returns SUPERPAGE_OK or why it failed; superpage_message() says it in words. A null
+ * pointer or a value that is out of range is such a reason. A call that fails changes nothing, with
+ * three exceptions: SUPERPAGE_NO_MEMORY comes after the page daemon ran, SUPERPAGE_REFUSED of
+ * superpage_tick() after the background did, SUPERPAGE_PANICKED at any point.
+ *
+ * A handle may be used by any thread, one at a time: a second call, from another thread or from a
+ * callback, returns SUPERPAGE_BUSY. Callbacks run in the thread that made the call.
+ *
+ * Undefined:
+ *  - a handle that was freed;
+ *  - superpage_free() while a call with the handle is in progress, or begins, in another thread;
+ *  - a pointer, other than null, to less than its type, or a text without its final 0;
+ *  - a callback that does not return, as by longjmp() or an exception.
  */
 #ifndef SUPERPAGE_H
 #define SUPERPAGE_H
@@ -28,7 +36,8 @@ enum {
     SUPERPAGE_NO_MEMORY = 6,  /* no frame is left */
     SUPERPAGE_REFUSED = 7,    /* the manager refuses, as for a part of a page of a static pool */
     SUPERPAGE_BUSY = 8,       /* another call with this handle is in progress */
-    SUPERPAGE_PANICKED = 9    /* a defect of the manager; only superpage_free() still works */
+    SUPERPAGE_PANICKED = 9,   /* a defect of the manager; only superpage_free() still works */
+    SUPERPAGE_DEFECT = 10     /* superpage_validate() found a defect of the manager */
 };
 
 /* Rights, as a set. */
@@ -61,11 +70,13 @@ struct superpage_mapping {
     uint32_t bits;     /* its reference and dirty bits */
 };
 
-/* What the manager calls; a null function is not called. None may fail, throw, or call the manager
- * with this handle. A mapping is valid until the function returns. */
+/* What the manager calls; a null function is not called. `map`, `unmap` and `use` come together, or
+ * all are null. None may fail, throw, or call the manager with this handle. A mapping is valid until
+ * the function returns. */
 struct superpage_calls {
     void *context;
-    /* Enter a mapping with these bits, or change the rights of the one that is there. */
+    /* Enter a mapping with these bits, or change the rights of the one that is there, and keep bits
+     * that it has already: the processor may set one meanwhile. */
     void (*map)(void *context, uint32_t space, const struct superpage_mapping *mapping);
     /* Remove a mapping and return its bits. */
     uint32_t (*unmap)(void *context, uint32_t space, const struct superpage_mapping *mapping);
@@ -82,7 +93,8 @@ struct superpage_calls {
 struct superpage_config {
     uint64_t memory;    /* physical memory, from address 0 on; up to 2^32 - 1 base pages */
     const char *sizes;  /* page sizes of the hardware, as "4K,2M,1G"; null: these three */
-    const char *policy; /* as `superpage sim --policy` takes it: "reservation", "thp:max=..." */
+    const char *policy; /* as `superpage sim --policy` takes it: "reservation", "thp:max=..."; not
+                         * those that need TLB misses or look for pages of zeroes */
     const struct superpage_calls *calls; /* null: no calls; copied */
 };
 
@@ -91,7 +103,8 @@ struct superpage_done {
     uint32_t kind;                    /* SUPERPAGE_ZERO ... */
     uint32_t reserved;                /* 1 if the frame was reserved for the page, else 0 */
     uint64_t zeroed, copied;          /* bytes */
-    struct superpage_mapping mapping; /* the page that maps the address now */
+    struct superpage_mapping mapping; /* the page that maps the address now; `bytes` is 0 if the
+                                       * page daemon has evicted it already */
 };
 
 /* Sizes that there may be. */
@@ -139,7 +152,7 @@ int superpage_fork(superpage *manager, uint32_t parent, uint32_t *child);
 int superpage_exit(superpage *manager, uint32_t space);
 
 /* Private anonymous memory. What map() overlaps is unmapped first. discard() frees the pages and
- * keeps the mapping; holes are no error, except to map(). */
+ * keeps the mapping. Unmapped parts of a range are skipped. */
 int superpage_map(superpage *manager, uint32_t space, uint64_t address, uint64_t bytes, uint32_t rights);
 int superpage_unmap(superpage *manager, uint32_t space, uint64_t address, uint64_t bytes);
 int superpage_protect(superpage *manager, uint32_t space, uint64_t address, uint64_t bytes, uint32_t rights);
@@ -155,12 +168,14 @@ int superpage_fault(superpage *manager, uint32_t space, uint64_t address, uint32
 int superpage_access(superpage *manager, uint32_t space, uint64_t address, uint32_t access,
                      struct superpage_done *done);
 
-/* What maps an address; SUPERPAGE_UNMAPPED if no page does. Changes nothing. */
+/* What maps an address, with the bits of your entry too; SUPERPAGE_UNMAPPED if no page does. Changes
+ * nothing. */
 int superpage_translate(superpage *manager, uint32_t space, uint64_t address, struct superpage_mapping *found);
 
 /* Sets the time to `now`, which never decreases, and calls the policy's background if it is due;
  * `spent` is the processor time of all calls before. `next` is when to call again, UINT64_MAX: not
- * before another operation. All are nanoseconds. */
+ * before another operation. All are nanoseconds. SUPERPAGE_REFUSED: the background cannot go on;
+ * `next` is written all the same. */
 int superpage_tick(superpage *manager, uint64_t now, uint64_t spent, uint64_t *next);
 
 /* Takes one base page for the caller's own use, as for page tables, and gives it back. */
@@ -169,8 +184,8 @@ int superpage_unwire(superpage *manager, uint64_t physical);
 
 int superpage_get_counts(superpage *manager, struct superpage_counts *counts);
 
-/* Checks every structure of the manager against every other, for tests: SUPERPAGE_PANICKED if it
- * finds a defect. As slow as memory is large. */
+/* Checks every structure of the manager against every other, for tests: SUPERPAGE_DEFECT if they
+ * differ. Later calls still work, but may panic. As slow as memory is large. */
 int superpage_validate(superpage *manager);
 
 #ifdef __cplusplus

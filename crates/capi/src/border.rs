@@ -14,6 +14,10 @@ use superpage_vm::SpaceId;
 #[derive(Clone, Copy)]
 pub(crate) struct Callbacks(Option<Calls>);
 
+// SAFETY: the header says that the functions are called in the thread that calls the manager, one
+// at a time: `context` is for any thread, and is only passed on.
+unsafe impl Send for Callbacks {}
+
 /// Calls what is there, and returns what it returned.
 macro_rules! call {
     ($callbacks:expr, $name:ident $(, $argument:expr)*) => {
@@ -26,6 +30,18 @@ macro_rules! call {
 }
 
 impl Callbacks {
+    /// Page tables of C are changed and read by three functions: all or none must be there.
+    fn new(calls: Option<Calls>) -> Result<Callbacks, Problem> {
+        let partial = |calls: &Calls| {
+            let there = [calls.map.is_some(), calls.unmap.is_some(), calls.used.is_some()];
+            there.contains(&true) && there.contains(&false)
+        };
+        if calls.as_ref().is_some_and(partial) {
+            return Err(Problem::new(Code::Null, "of the calls map, unmap and use, some are null: give all or none"));
+        }
+        Ok(Callbacks(calls))
+    }
+
     pub(crate) fn map(&self, space: SpaceId, mapping: &Mapping) {
         call!(self, map, space.0, mapping);
     }
@@ -53,6 +69,12 @@ impl Callbacks {
 
 /// What a handle points to. The lock keeps calls from callbacks and from other threads out.
 pub(crate) struct Superpage(Mutex<Manager>);
+
+/// Threads may take turns with a handle, and a second one at the same time finds the lock taken.
+const _: fn() = || {
+    fn shared<T: Send + Sync>() {}
+    shared::<Superpage>();
+};
 
 fn null(what: &str) -> Problem {
     Problem::new(Code::Null, format!("{what} is a null pointer"))
@@ -129,7 +151,7 @@ pub(crate) unsafe extern "C" fn superpage_new(config: *const Config, made: *mut 
         let (sizes, policy, calls) =
             unsafe { (text(config.sizes, "sizes")?, text(config.policy, "policy")?, config.calls.as_ref().copied()) };
         let policy = policy.ok_or_else(|| null("policy"))?;
-        let manager = Manager::new(config.memory, sizes, policy, Callbacks(calls))?;
+        let manager = Manager::new(config.memory, sizes, policy, Callbacks::new(calls)?)?;
         let handle = Box::into_raw(Box::new(Superpage(Mutex::new(manager))));
         // SAFETY: not null, so a place for a handle, as the caller promises.
         unsafe { put(handle, made, "made") }
@@ -139,7 +161,8 @@ pub(crate) unsafe extern "C" fn superpage_new(config: *const Config, made: *mut 
 /// The function of the header.
 ///
 /// # Safety
-/// The handle is null, or one that [`superpage_new`] made and nobody freed.
+/// The handle is null, or one that [`superpage_new`] made and nobody freed, with no call in progress
+/// in another thread.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn superpage_free(manager: *mut Superpage) -> Code {
     answer(|| {
@@ -149,7 +172,8 @@ pub(crate) unsafe extern "C" fn superpage_free(manager: *mut Superpage) -> Code 
             None => Ok(()),
             Some(locked) => {
                 drop(locked);
-                // SAFETY: it was made by `Box::into_raw`, and no call is in progress.
+                // SAFETY: it was made by `Box::into_raw`; no call is in progress in this thread, and
+                // the header forbids those of other threads.
                 drop(unsafe { Box::from_raw(manager) });
                 Ok(())
             }
@@ -157,10 +181,10 @@ pub(crate) unsafe extern "C" fn superpage_free(manager: *mut Superpage) -> Code 
     })
 }
 
-/// Defines functions of the header that call one of the manager, and put its result, if any, where
-/// the last argument says.
+/// Defines functions of the header that call one of the manager, put its result, if any, where the
+/// last argument says, and then perhaps call another.
 macro_rules! functions {
-    ($($name:ident($($argument:ident: $type:ty),*) $(-> $to:ident: $result:ty)? = $call:expr;)*) => {$(
+    ($($name:ident($($argument:ident: $type:ty),*) $(-> $to:ident: $result:ty)? = $call:expr $(, then $after:expr)?;)*) => {$(
         /// The function of the header.
         ///
         /// # Safety
@@ -176,7 +200,7 @@ macro_rules! functions {
                 })?
                 let call: fn(&mut Manager, $($type),*) -> Result<_, Problem> = $call;
                 let value = call(manager, $($argument),*)?;
-                functions!(@put value $($to)?)
+                functions!(@put value $($to)?)$(.and_then(|()| $after(manager)))?
             };
             // SAFETY: as the caller promises.
             unsafe { on(manager, call) }
@@ -213,7 +237,7 @@ functions! {
     };
     superpage_fault(space: u32, address: u64, access: u32) -> done: Done = Manager::fault;
     superpage_access(space: u32, address: u64, access: u32) -> done: Done = Manager::access;
-    superpage_tick(now: u64, spent: u64) -> next: u64 = Manager::tick;
+    superpage_tick(now: u64, spent: u64) -> next: u64 = Manager::tick, then Manager::goes_on;
     superpage_wire() -> physical: u64 = Manager::wire;
     superpage_unwire(physical: u64) = Manager::unwire;
     superpage_get_counts() -> counts: Counts = |vm| Ok(vm.counts());
@@ -234,6 +258,23 @@ mod tests {
             assert_eq!(on(handle, |_| panic!("as a test")), Code::Panicked);
             assert_eq!(superpage_create(handle, &mut space), Code::Panicked);
             assert!(CStr::from_ptr(superpage_message()).to_str().unwrap().contains("panicked in an earlier call"));
+            assert_eq!(superpage_free(handle), Code::Ok);
+        }
+    }
+
+    #[test]
+    fn a_defect_that_validate_finds_leaves_the_handle_usable() {
+        let mut manager = Manager::new(1 << 24, None, "base", Callbacks(None)).unwrap();
+        let space = manager.create();
+        manager.map(space, (0, 4096), 3).unwrap();
+        manager.access(space, 0, 2).unwrap();
+        manager.lose_tables();
+        let handle = Box::into_raw(Box::new(Superpage(Mutex::new(manager))));
+        let mut space = 0;
+        // SAFETY: it was made as `superpage_new` does, and is freed last.
+        unsafe {
+            assert_eq!(superpage_validate(handle), Code::Defect);
+            assert_eq!(superpage_create(handle, &mut space), Code::Ok);
             assert_eq!(superpage_free(handle), Code::Ok);
         }
     }

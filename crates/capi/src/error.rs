@@ -18,6 +18,7 @@ pub(crate) enum Code {
     Refused = 7,
     Busy = 8,
     Panicked = 9,
+    Defect = 10,
 }
 
 /// A call that failed.

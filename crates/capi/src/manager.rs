@@ -3,14 +3,16 @@
 use crate::border::Callbacks;
 use crate::error::{Code, Problem};
 use crate::tables::{Contents, Tables};
-use crate::types::{Counts, Done, Mapping, SizeCounts};
+use crate::types::{Counts, Done, Kind, Mapping, SizeCounts};
 use superpage_pages::{Access, Hint, Ladder, MAX_LEVELS, PageRange, PageSize, Pfn, Protection, Vpn};
-use superpage_vm::{Config, FaultError, FaultKind, Map, Policy, SpaceId, Target, Vm};
+use superpage_vm::{Config, Error, FaultError, FaultKind, Map, Need, Policy, SpaceId, Target, Vm};
 
-/// The C interface as a target of policies: the manager, and files for policies that read one.
+/// The C interface as a target of policies: the manager, and files for policies that read one. It
+/// has no call for TLB misses, and none that looks for zeroes in memory.
 const TARGET: Target = Target {
     name: "the C interface",
     read: Some(|path| std::fs::read_to_string(path).map_err(|error| error.to_string())),
+    has: &[Need::Faults, Need::Copying, Need::FaultEvents, Need::Zeroing, Need::Accesses],
     ..Target::MANAGER
 };
 
@@ -48,15 +50,15 @@ fn rights(bits: u32) -> Ended<Protection> {
     Ok(Protection::from_bits(bits as u8))
 }
 
-fn kind(kind: FaultKind) -> u32 {
+fn kind(kind: FaultKind) -> Kind {
     match kind {
-        FaultKind::Zero => 1,
-        FaultKind::ZeroPage => 2,
-        FaultKind::Resident => 3,
-        FaultKind::Copy => 4,
-        FaultKind::Rights => 5,
-        FaultKind::Spurious => 6,
-        FaultKind::File | FaultKind::Swap | FaultKind::Cached => 7,
+        FaultKind::Zero => Kind::Zero,
+        FaultKind::ZeroPage => Kind::ZeroPage,
+        FaultKind::Resident => Kind::Resident,
+        FaultKind::Copy => Kind::Copy,
+        FaultKind::Rights => Kind::Rights,
+        FaultKind::Spurious => Kind::Spurious,
+        FaultKind::File | FaultKind::Swap | FaultKind::Cached => Kind::Other,
     }
 }
 
@@ -139,15 +141,19 @@ impl Manager {
         }
     }
 
-    /// What maps an address of an existing space.
     pub(crate) fn translate(&self, space: u32, address: u64) -> Ended<Mapping> {
-        let at = self.page(address);
-        let found = self.tables.mapping(SpaceId(space), at);
-        found.ok_or_else(|| Problem::new(Code::Unmapped, format!("no page maps address {address:#x} of space {space}")))
+        let (space, at) = (SpaceId(space), self.page(address));
+        if !self.vm.has_space(space) {
+            return Err(Error::NoSpace(space).into());
+        }
+        let unmapped =
+            || Problem::new(Code::Unmapped, format!("no page maps address {address:#x} of space {}", space.0));
+        self.tables.mapping(space, at).ok_or_else(unmapped)
     }
 
-    pub(crate) fn fault(&mut self, space: u32, address: u64, with: u32) -> Ended<Done> {
-        let (at, access) = (SpaceId(space).page(self.page(address)), access(with)?);
+    /// Resolves a fault. What maps the page is not said yet.
+    fn resolve(&mut self, space: u32, address: u64, access: Access) -> Ended<Done> {
+        let at = SpaceId(space).page(self.page(address));
         let done = loop {
             match self.vm.fault(&mut self.tables, &mut self.contents, at, access) {
                 Ok(done) => break done,
@@ -156,21 +162,30 @@ impl Manager {
             }
         };
         self.faults[done.mapped.index()] += 1;
-        let mapping = self.translate(space, address)?;
+        let (zeroed, copied, mapping) = (done.zeroed, done.copied, Mapping::default());
+        Ok(Done { kind: kind(done.kind) as u32, reserved: done.reserved.into(), zeroed, copied, mapping })
+    }
+
+    /// What a fault did. The page daemon runs first: it may demote the page, or even evict it.
+    fn done(&mut self, space: u32, address: u64, done: Done) -> Done {
         self.daemon();
-        let (zeroed, copied) = (done.zeroed, done.copied);
-        Ok(Done { kind: kind(done.kind), reserved: done.reserved.into(), zeroed, copied, mapping })
+        Done { mapping: self.tables.mapping(SpaceId(space), self.page(address)).unwrap_or_default(), ..done }
+    }
+
+    pub(crate) fn fault(&mut self, space: u32, address: u64, with: u32) -> Ended<Done> {
+        let done = self.resolve(space, address, access(with)?)?;
+        Ok(self.done(space, address, done))
     }
 
     pub(crate) fn access(&mut self, space: u32, address: u64, with: u32) -> Ended<Done> {
         let (at, kind) = (self.page(address), access(with)?);
         let hit = self.tables.soft.access(SpaceId(space), at, kind);
         if hit {
-            return Ok(Done { mapping: self.translate(space, address)?, ..Done::default() });
+            return Ok(Done { kind: Kind::Hit as u32, mapping: self.translate(space, address)?, ..Done::default() });
         }
-        let done = self.fault(space, address, with)?;
+        let done = self.resolve(space, address, kind)?;
         self.tables.soft.access(SpaceId(space), at, kind);
-        Ok(done)
+        Ok(self.done(space, address, done))
     }
 
     /// When to be called next; `u64::MAX`: not before another operation.
@@ -179,11 +194,12 @@ impl Manager {
             return Err(Problem::value(format!("time goes back from {} to {now}", self.now)));
         }
         self.now = now;
-        let next = self.vm.advance(&mut self.tables, &mut self.contents, now, spent);
-        match self.vm.background_failed() {
-            Some(why) => Err(Problem::new(Code::Refused, why)),
-            None => Ok(next.unwrap_or(u64::MAX)),
-        }
+        Ok(self.vm.advance(&mut self.tables, &mut self.contents, now, spent).unwrap_or(u64::MAX))
+    }
+
+    /// Whether the policy's background can go on.
+    pub(crate) fn goes_on(&mut self) -> Ended {
+        self.vm.background_failed().map_or(Ok(()), |why| Err(Problem::new(Code::Refused, why)))
     }
 
     pub(crate) fn wire(&mut self) -> Ended<u64> {
@@ -200,7 +216,7 @@ impl Manager {
     }
 
     pub(crate) fn validate(&self) -> Ended {
-        self.vm.validate(&self.tables).map_err(|why| Problem::new(Code::Panicked, why))
+        self.vm.validate(&self.tables).map_err(|why| Problem::new(Code::Defect, why))
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -240,5 +256,11 @@ impl Manager {
             sizes: ladder.len() as u64,
             size,
         }
+    }
+
+    /// Puts empty page tables in the place of what is mapped.
+    #[cfg(test)]
+    pub(crate) fn lose_tables(&mut self) {
+        self.tables = Tables::new(*self.vm.ladder(), self.contents.calls);
     }
 }

@@ -36,8 +36,8 @@ impl Tables {
         1 << (size.shift() - self.shift)
     }
 
-    /// The page that maps `at`, whichever of its base pages that is.
-    pub(crate) fn mapping(&self, space: SpaceId, at: Vpn) -> Option<Mapping> {
+    /// The page that maps `at`, whichever of its base pages that is, with the bits here.
+    fn here(&self, space: SpaceId, at: Vpn) -> Option<Mapping> {
         let Mapped { frame, size, protection } = self.soft.lookup(space, at)?;
         let start = at.align_down(self.pages(size));
         let (address, physical) = (start.0 << self.shift, (frame.0 - (at - start)) << self.shift);
@@ -45,9 +45,15 @@ impl Tables {
         Some(Mapping { address, physical, bytes: size.bytes(), rights: protection.bits().into(), bits })
     }
 
-    /// The leaf that starts at `at`; panics if there is none.
+    /// The page that maps `at`, with all its bits.
+    pub(crate) fn mapping(&self, space: SpaceId, at: Vpn) -> Option<Mapping> {
+        let here = self.here(space, at)?;
+        Some(Mapping { bits: here.bits | self.calls.used(space, &here, 0), ..here })
+    }
+
+    /// The leaf that starts at `at`, with the bits here; panics if there is none.
     fn leaf(&self, space: SpaceId, at: Vpn) -> Mapping {
-        self.mapping(space, at).expect("the manager names leaves that there are")
+        self.here(space, at).expect("the manager names leaves that there are")
     }
 
     fn stale(&mut self, space: SpaceId, at: Vpn, size: PageSize) {
@@ -57,14 +63,15 @@ impl Tables {
         }
     }
 
-    /// Replaces leaves by others, as `change` does in the page tables here.
+    /// Replaces leaves by others, as `change` does in the page tables here. TLBs never hold both: the
+    /// old leaves are flushed first, also within a gathered change, whose range may be smaller.
     fn replace(&mut self, space: SpaceId, at: Vpn, (from, to): (PageSize, PageSize), change: impl FnOnce(&mut Self)) {
         let whole = from.max(to);
         let starts = |size| (0..self.pages(whole)).step_by(self.pages(size) as usize).map(move |page| at + page);
         let (old, new): (Vec<Vpn>, Vec<Vpn>) = (starts(from).collect(), starts(to).collect());
         let kept = old.into_iter().fold(0, |kept, at| kept | self.calls.unmap(space, &self.leaf(space, at)));
         change(self);
-        self.stale(space, at, whole);
+        self.calls.flush(space, at.0 << self.shift, whole.bytes());
         for at in new {
             let leaf = self.leaf(space, at);
             self.calls.map(space, &Mapping { bits: leaf.bits | kept, ..leaf });
@@ -87,7 +94,8 @@ impl Pmap for Tables {
 
     fn protect(&mut self, space: SpaceId, at: Vpn, size: PageSize, protection: Protection) {
         self.soft.protect(space, at, size, protection);
-        self.calls.map(space, &self.leaf(space, at));
+        let leaf = self.mapping(space, at).expect("the manager names leaves that there are");
+        self.calls.map(space, &leaf);
         self.stale(space, at, size);
     }
 

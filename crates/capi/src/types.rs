@@ -48,6 +48,20 @@ pub(crate) struct Config {
     pub(crate) calls: *const Calls,
 }
 
+/// `SUPERPAGE_HIT` and so on: how a fault was resolved.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    Hit = 0,
+    Zero = 1,
+    ZeroPage = 2,
+    Resident = 3,
+    Copy = 4,
+    Rights = 5,
+    Spurious = 6,
+    Other = 7,
+}
+
 /// `struct superpage_done`.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
@@ -104,6 +118,7 @@ mod tests {
     use std::mem::{offset_of, size_of};
     use std::path::Path;
     use std::process::Command;
+    use superpage_pages::{Hint, Protection};
 
     /// The size of each structure and the offsets of its fields, in C and here; and constants.
     macro_rules! pairs {
@@ -144,9 +159,26 @@ mod tests {
             ("SUPERPAGE_REFUSED", Code::Refused),
             ("SUPERPAGE_BUSY", Code::Busy),
             ("SUPERPAGE_PANICKED", Code::Panicked),
+            ("SUPERPAGE_DEFECT", Code::Defect),
         ];
         pairs.extend(codes.map(|(name, code)| (name.to_string(), code as usize)));
-        let constants = [("SIZES", MAX_LEVELS), ("REFERENCED", REFERENCED as usize), ("MODIFIED", MODIFIED as usize)];
+        let kinds = [
+            ("HIT", Kind::Hit),
+            ("ZERO", Kind::Zero),
+            ("ZERO_PAGE", Kind::ZeroPage),
+            ("RESIDENT", Kind::Resident),
+            ("COPY", Kind::Copy),
+            ("RIGHTS", Kind::Rights),
+            ("SPURIOUS", Kind::Spurious),
+            ("OTHER", Kind::Other),
+        ];
+        let rights = [("READ", Protection::READ), ("WRITE", Protection::WRITE), ("EXECUTE", Protection::EXECUTE)];
+        let hints = [("NONE", Hint::None), ("HUGE", Hint::Huge), ("BASE", Hint::Base)];
+        let bits = [("SIZES", MAX_LEVELS), ("REFERENCED", REFERENCED as usize), ("MODIFIED", MODIFIED as usize)];
+        let constants = kinds.into_iter().map(|(name, kind)| (name.to_string(), kind as usize));
+        let constants = constants.chain(rights.map(|(name, right)| (name.to_string(), usize::from(right.bits()))));
+        let constants = constants.chain(hints.map(|(name, hint)| (format!("HINT_{name}"), hint as usize)));
+        let constants = constants.chain(bits.map(|(name, value)| (name.to_string(), value)));
         pairs.extend(constants.map(|(name, value)| (format!("SUPERPAGE_{name}"), value)));
         let header = include_str!("../include/superpage.h");
         assert!(pairs.iter().all(|(name, _)| name.contains('(') || header.contains(name.as_str())));

@@ -1,5 +1,6 @@
-/* A small kernel: its page tables are a list of leaves, its memory a buffer. What programs write
- * must be there when they read, and both page tables must agree, whatever the policy does. */
+/* A small kernel: its page tables are a list of leaves, its TLBs hold each leaf that was removed until
+ * it is flushed, its memory is a buffer. What programs write must be there when they read, and both
+ * page tables must agree, whatever the policy does. */
 #include "superpage.h"
 
 #include <stdio.h>
@@ -26,10 +27,16 @@ struct leaf {
 };
 
 static struct kernel {
-    struct leaf leaves[16384];
-    int count, flushes;
+    struct leaf leaves[16384], stale[16384];
+    int count, stales, flushes;
     unsigned char memory[MEMORY];
 } kernel;
+
+/* Whether a leaf maps a part of a range. */
+static int overlaps(const struct leaf *leaf, uint32_t space, uint64_t address, uint64_t bytes) {
+    uint64_t start = leaf->mapping.address;
+    return leaf->space == space && (start < address ? address - start < leaf->mapping.bytes : start - address < bytes);
+}
 
 static struct leaf *find(uint32_t space, uint64_t address) {
     for (int at = 0; at < kernel.count; at++) {
@@ -44,9 +51,11 @@ static void map(void *context, uint32_t space, const struct superpage_mapping *m
     CHECK(context == &kernel);
     if (leaf) {
         CHECK(leaf->mapping.bytes == mapping->bytes && leaf->mapping.physical == mapping->physical);
-        leaf->mapping.rights = mapping->rights;
+        leaf->mapping = *mapping;
         return;
     }
+    for (int at = 0; at < kernel.stales; at++)
+        CHECK(!overlaps(&kernel.stale[at], space, mapping->address, mapping->bytes));
     CHECK(kernel.count < 16384 && mapping->address % mapping->bytes == 0 && mapping->physical % mapping->bytes == 0);
     leaf = &kernel.leaves[kernel.count++];
     leaf->space = space;
@@ -59,6 +68,8 @@ static uint32_t unmap(void *context, uint32_t space, const struct superpage_mapp
     (void)context;
     CHECK(leaf && leaf->mapping.address == mapping->address && leaf->mapping.bytes == mapping->bytes);
     bits = leaf->mapping.bits;
+    CHECK(kernel.stales < 16384);
+    kernel.stale[kernel.stales++] = *leaf;
     *leaf = kernel.leaves[--kernel.count];
     return bits;
 }
@@ -74,9 +85,11 @@ static uint32_t use(void *context, uint32_t space, const struct superpage_mappin
 }
 
 static void flush(void *context, uint32_t space, uint64_t address, uint64_t bytes) {
-    (void)context, (void)space, (void)address;
+    (void)context;
     CHECK(bytes > 0);
     kernel.flushes++;
+    for (int at = kernel.stales - 1; at >= 0; at--)
+        if (overlaps(&kernel.stale[at], space, address, bytes)) kernel.stale[at] = kernel.stale[--kernel.stales];
 }
 
 static void zero(void *context, uint64_t physical, uint64_t bytes) {
@@ -98,14 +111,33 @@ static unsigned char *byte(superpage *manager, uint32_t space, uint64_t address,
     for (int tries = 0; !leaf || !(leaf->mapping.rights & access); tries++) {
         CHECK(tries < 4);
         OK(superpage_fault(manager, space, address, access, &done));
-        CHECK(address - done.mapping.address < done.mapping.bytes);
         leaf = find(space, address);
+        CHECK(leaf ? done.mapping.address == leaf->mapping.address : done.mapping.bytes == 0);
+        CHECK(!leaf || done.mapping.bytes == leaf->mapping.bytes);
     }
     leaf->mapping.bits |= access == SUPERPAGE_WRITE ? 3 : 1;
     OK(superpage_translate(manager, space, address, &found));
     CHECK(found.address == leaf->mapping.address && found.physical == leaf->mapping.physical);
     CHECK(found.bytes == leaf->mapping.bytes && found.rights == leaf->mapping.rights);
+    CHECK((leaf->mapping.bits & ~found.bits) == 0);
     return &kernel.memory[found.physical + (address - found.address)];
+}
+
+/* Pages that are read, then written, then lose rights are still dirty: they stay when memory is short. */
+static void pressure(superpage *manager, uint32_t space) {
+    const uint64_t bytes = 4 << 20, more = 40 << 20;
+    struct superpage_done done;
+    OK(superpage_map(manager, space, START, bytes, 3));
+    for (uint64_t at = 0; at < bytes; at += PAGE) {
+        CHECK(*byte(manager, space, START + at, SUPERPAGE_READ) == 0);
+        *byte(manager, space, START + at, SUPERPAGE_WRITE) = (unsigned char)(at / PAGE | 1);
+    }
+    OK(superpage_protect(manager, space, START, bytes, SUPERPAGE_READ));
+    OK(superpage_map(manager, space, 2 * START, more, 3));
+    for (uint64_t at = 0; at < more; at += PAGE)
+        if (!find(space, 2 * START + at) && superpage_fault(manager, space, 2 * START + at, SUPERPAGE_READ, &done)) break;
+    for (uint64_t at = 0; at < bytes; at += PAGE)
+        CHECK(*byte(manager, space, START + at, SUPERPAGE_READ) == (unsigned char)(at / PAGE | 1));
 }
 
 int main(int arguments, char **argument) {
@@ -147,9 +179,12 @@ int main(int arguments, char **argument) {
     CHECK(counts.sizes == 3 && counts.size[1].bytes == 65536 && counts.faults > 0 && kernel.flushes > 0);
     OK(superpage_exit(manager, space));
     OK(superpage_exit(manager, child));
+    OK(superpage_create(manager, &space));
+    pressure(manager, space);
+    OK(superpage_exit(manager, space));
     OK(superpage_unwire(manager, frame));
     OK(superpage_get_counts(manager, &counts));
-    CHECK(kernel.count == 0 && counts.resident_bytes == 0);
+    CHECK(kernel.count == 0 && kernel.stales == 0 && counts.resident_bytes == 0);
     OK(superpage_validate(manager));
     OK(superpage_free(manager));
     printf("ok\n");

@@ -32,7 +32,18 @@ static void again(void *context, uint32_t space, const struct superpage_mapping 
     ++*(int *)context;
 }
 
+static uint32_t leave(void *context, uint32_t space, const struct superpage_mapping *mapping) {
+    (void)context, (void)space, (void)mapping;
+    return 0;
+}
+
+static uint32_t use(void *context, uint32_t space, const struct superpage_mapping *mapping, uint32_t clear) {
+    (void)context, (void)space, (void)mapping, (void)clear;
+    return 0;
+}
+
 int main(void) {
+    static const char *const blind[] = {"pcc", "hybrid", "leshy", "romer", "emd", "thp:underused=on"};
     const uint64_t M = 1 << 20;
     int called = 0;
     uint32_t space, other;
@@ -43,7 +54,7 @@ int main(void) {
     struct superpage_calls calls = {0};
     struct superpage_config config = {16 * M, NULL, "reservation", &calls};
     calls.context = &called;
-    calls.map = again;
+    calls.map = again, calls.unmap = leave, calls.use = use;
 
     if (strlen(superpage_message()) != 0) return 1;
     EXPECT(superpage_new(NULL, &manager), SUPERPAGE_NULL);
@@ -64,6 +75,19 @@ int main(void) {
     EXPECT(superpage_new(&config, &manager), SUPERPAGE_VALUE);
     config.policy = "hugetlb:pool=1G";
     EXPECT(superpage_new(&config, &manager), SUPERPAGE_VALUE);
+    for (unsigned at = 0; at < sizeof blind / sizeof *blind; at++) {
+        config.policy = blind[at];
+        EXPECT(superpage_new(&config, &manager), SUPERPAGE_VALUE);
+        said("which the C interface does not have");
+    }
+    config.policy = "mthp:size=64K";
+    config.sizes = "4K";
+    EXPECT(superpage_new(&config, &manager), SUPERPAGE_VALUE);
+    said("policy mthp: extent size 64K must be above 4K and at most 4K");
+    config.policy = "mthp:size=4M";
+    config.sizes = "4K,2M";
+    EXPECT(superpage_new(&config, &manager), SUPERPAGE_VALUE);
+    said("policy mthp: extent size 4M must be above 4K and at most 2M");
     config.policy = "reservation";
     config.sizes = "2M,4K";
     EXPECT(superpage_new(&config, &manager), SUPERPAGE_VALUE);
@@ -79,6 +103,12 @@ int main(void) {
     config.memory = UINT64_MAX;
     EXPECT(superpage_new(&config, &manager), SUPERPAGE_VALUE);
     config.memory = 16 * M;
+    calls.use = NULL;
+    EXPECT(superpage_new(&config, &manager), SUPERPAGE_NULL);
+    said("give all or none");
+    calls.map = NULL, calls.use = use;
+    EXPECT(superpage_new(&config, &manager), SUPERPAGE_NULL);
+    calls.map = again;
     EXPECT(superpage_new(&config, &manager), SUPERPAGE_OK);
 
     EXPECT(superpage_create(manager, NULL), SUPERPAGE_NULL);
@@ -93,6 +123,7 @@ int main(void) {
     EXPECT(superpage_advise(manager, space, M, M, SUPERPAGE_HINT_HUGE), SUPERPAGE_OK);
     EXPECT(superpage_translate(manager, space, M, NULL), SUPERPAGE_NULL);
     EXPECT(superpage_translate(manager, space, M, &found), SUPERPAGE_UNMAPPED);
+    EXPECT(superpage_translate(manager, 7, M, &found), SUPERPAGE_NO_SPACE);
     EXPECT(superpage_fault(manager, space, M, 3, &done), SUPERPAGE_VALUE);
     EXPECT(superpage_fault(manager, space, M, SUPERPAGE_WRITE, &done), SUPERPAGE_PROTECTION);
     EXPECT(superpage_access(manager, space, UINT64_MAX, SUPERPAGE_READ, &done), SUPERPAGE_UNMAPPED);

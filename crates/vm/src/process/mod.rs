@@ -14,6 +14,11 @@ impl Vm {
         self.spaces.create()
     }
 
+    /// Whether an address space exists. O(1).
+    pub fn has_space(&self, space: SpaceId) -> bool {
+        self.spaces.get(space).is_ok()
+    }
+
     /// Executes another program in a process: its mappings are removed, its address space remains.
     /// O(pages mapped).
     ///
