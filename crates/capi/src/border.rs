@@ -161,8 +161,8 @@ pub(crate) unsafe extern "C" fn superpage_new(config: *const Config, made: *mut 
 /// The function of the header.
 ///
 /// # Safety
-/// The handle is null, or one that [`superpage_new`] made and nobody freed, with no call in progress
-/// in another thread.
+/// The handle is null, or one that [`superpage_new`] made and nobody freed, with no call in
+/// progress in another thread.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn superpage_free(manager: *mut Superpage) -> Code {
     answer(|| {
@@ -172,8 +172,8 @@ pub(crate) unsafe extern "C" fn superpage_free(manager: *mut Superpage) -> Code 
             None => Ok(()),
             Some(locked) => {
                 drop(locked);
-                // SAFETY: it was made by `Box::into_raw`; no call is in progress in this thread, and
-                // the header forbids those of other threads.
+                // SAFETY: it was made by `Box::into_raw`; no call is in progress in this thread,
+                // and the header forbids those of other threads.
                 drop(unsafe { Box::from_raw(manager) });
                 Ok(())
             }

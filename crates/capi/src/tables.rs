@@ -63,8 +63,8 @@ impl Tables {
         }
     }
 
-    /// Replaces leaves by others, as `change` does in the page tables here. TLBs never hold both: the
-    /// old leaves are flushed first, also within a gathered change, whose range may be smaller.
+    /// Replaces leaves by others, as `change` does in the page tables here. TLBs never hold both:
+    /// the old leaves are flushed first, also within a gathered change, whose range may be smaller.
     fn replace(&mut self, space: SpaceId, at: Vpn, (from, to): (PageSize, PageSize), change: impl FnOnce(&mut Self)) {
         let whole = from.max(to);
         let starts = |size| (0..self.pages(whole)).step_by(self.pages(size) as usize).map(move |page| at + page);
