@@ -103,17 +103,25 @@ static void copy(void *context, uint64_t from, uint64_t to, uint64_t bytes) {
     memcpy(kernel.memory + to, kernel.memory + from, bytes);
 }
 
+/* Resolves a fault; what it says maps the page is in the page table after it. */
+static int fault(superpage *manager, uint32_t space, uint64_t address, uint32_t access) {
+    struct superpage_done done;
+    int code = superpage_fault(manager, space, address, access, &done);
+    struct leaf *leaf = find(space, address);
+    if (code != SUPERPAGE_OK) return code;
+    CHECK(leaf ? done.mapping.address == leaf->mapping.address : done.mapping.bytes == 0);
+    CHECK(!leaf || done.mapping.bytes == leaf->mapping.bytes);
+    return code;
+}
+
 /* The byte of a program, as its processor reaches it. */
 static unsigned char *byte(superpage *manager, uint32_t space, uint64_t address, uint32_t access) {
     struct leaf *leaf = find(space, address);
-    struct superpage_done done;
     struct superpage_mapping found;
     for (int tries = 0; !leaf || !(leaf->mapping.rights & access); tries++) {
         CHECK(tries < 4);
-        OK(superpage_fault(manager, space, address, access, &done));
+        OK(fault(manager, space, address, access));
         leaf = find(space, address);
-        CHECK(leaf ? done.mapping.address == leaf->mapping.address : done.mapping.bytes == 0);
-        CHECK(!leaf || done.mapping.bytes == leaf->mapping.bytes);
     }
     leaf->mapping.bits |= access == SUPERPAGE_WRITE ? 3 : 1;
     OK(superpage_translate(manager, space, address, &found));
@@ -126,7 +134,6 @@ static unsigned char *byte(superpage *manager, uint32_t space, uint64_t address,
 /* Pages that are read, then written, then lose rights are still dirty: they stay when memory is short. */
 static void pressure(superpage *manager, uint32_t space) {
     const uint64_t bytes = 4 << 20, more = 40 << 20;
-    struct superpage_done done;
     OK(superpage_map(manager, space, START, bytes, 3));
     for (uint64_t at = 0; at < bytes; at += PAGE) {
         CHECK(*byte(manager, space, START + at, SUPERPAGE_READ) == 0);
@@ -135,7 +142,7 @@ static void pressure(superpage *manager, uint32_t space) {
     OK(superpage_protect(manager, space, START, bytes, SUPERPAGE_READ));
     OK(superpage_map(manager, space, 2 * START, more, 3));
     for (uint64_t at = 0; at < more; at += PAGE)
-        if (!find(space, 2 * START + at) && superpage_fault(manager, space, 2 * START + at, SUPERPAGE_READ, &done)) break;
+        if (!find(space, 2 * START + at) && fault(manager, space, 2 * START + at, SUPERPAGE_READ)) break;
     for (uint64_t at = 0; at < bytes; at += PAGE)
         CHECK(*byte(manager, space, START + at, SUPERPAGE_READ) == (unsigned char)(at / PAGE | 1));
 }
