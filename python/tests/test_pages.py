@@ -149,5 +149,41 @@ def test_figures_and_rows_can_be_saved(browser, page_of_sweep):
         tab.get_by_text("save the rows as CSV").click()
     rows = list(csv.DictReader(io.StringIO(pathlib.Path(saved.value.path()).read_text())))
     assert len(rows) == 12 and {row["machine"] for row in rows} == {"neoverse-v2"}
+    assert any(len(row["speedup"]) > 7 for row in rows) and all(len(row["speedup"]) < 13 for row in rows), rows
+    assert wrong == []
+    tab.close()
+
+
+def fragment(tab):
+    return tab.evaluate("location.hash.slice(1)")
+
+
+def test_the_address_changes_only_when_a_reader_chooses(browser, page_of_sweep):
+    for place in ["", "a/place", "item", "view=over&over=1"]:
+        tab, wrong = opened(browser, page_of_sweep, place)
+        tab.set_viewport_size({"width": 900, "height": 700})
+        tab.wait_for_function("document.querySelector('.panels svg').clientWidth < 900")
+        assert fragment(tab) == place
+        assert wrong == []
+        tab.close()
+
+
+def test_the_address_has_every_choice_and_replaces_all(browser, page_of_sweep):
+    tab, wrong = opened(browser, page_of_sweep, "view=over&over=1&logx=on&only-machine=1")
+    tab.locator("select[name='only-machine']").select_option("")
+    names = tab.evaluate("[...document.forms[0].elements].map(node => node.name).filter(name => name)")
+    choices = dict(pair.split("=") for pair in fragment(tab).split("&"))
+    assert sorted(choices) == sorted(names)
+    assert (choices["view"], choices["logx"], choices["logy"], choices["only-machine"]) == ("over", "on", "off", "")
+    # What a link does not name is as at first.
+    tab.evaluate("location.hash = 'view=heat&over=2&only-memory=1'")
+    tab.wait_for_selector(".panels svg [aria-label='cell']")
+    assert not tab.locator("input[name='logx']").is_checked()
+    tab.evaluate("location.hash = 'view=each'")
+    tab.wait_for_selector(".panels svg [aria-label='bar']")
+    assert tab.locator("select[name='only-memory']").input_value() == ""
+    # A link to a place of the page chooses nothing.
+    tab.evaluate("location.hash = 'a/place'")
+    assert tab.locator("select[name='view']").input_value() == "each" and fragment(tab) == "a/place"
     assert wrong == []
     tab.close()

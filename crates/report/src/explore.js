@@ -16,13 +16,15 @@ for (const section of document.querySelectorAll("section.explore")) {
     node.name = key;
     all.append(label + " ", node);
     form.append(all);
-    node.onchange = draw;
+    node.onchange = () => {
+      keep();
+      draw();
+    };
     return node;
   };
   const choice = (key, label, options, chosen) => {
     const select = document.createElement("select");
-    for (const [value, text] of options) select.add(new Option(text, value));
-    if (chosen !== undefined && chosen !== null) select.value = chosen;
+    for (const [value, text] of options) select.add(new Option(text, value, value === chosen, value === chosen));
     return control(key, label, select);
   };
   const tick = (key, label) => {
@@ -49,25 +51,31 @@ for (const section of document.querySelectorAll("section.explore")) {
   const filters = new Map(
     several.map(at => [
       at,
-      choice("only-" + dims[at].name, dims[at].name, [
-        ["", "all"],
-        ...dims[at].values.map((name, value) => [value, name]),
-      ]),
+      choice(
+        "only-" + dims[at].name,
+        dims[at].name,
+        [["", "all"], ...dims[at].values.map((name, value) => [value, name])],
+        data.only?.[0] === at ? data.only[1] : "",
+      ),
     ]),
   );
-  // The address keeps what was chosen, so that a view can be passed on.
+  // The address keeps all choices once one was made, so that a view can be passed on. What it does
+  // not name is as at first. Other fragments are places of the page.
   const restore = () => {
-    for (const [name, value] of new URLSearchParams(location.hash.slice(1))) {
-      const node = form.elements[name];
-      if (node?.type === "checkbox") node.checked = value === "on";
-      else if (node && [...node.options].some(option => option.value === value)) node.value = value;
+    const choices = [...new URLSearchParams(location.hash.slice(1))]
+      .map(([name, value]) => [form.elements.namedItem(name), value])
+      .filter(([node]) => node);
+    if (choices.length) form.reset();
+    for (const [node, value] of choices) {
+      if (node.type === "checkbox") node.checked = value === "on";
+      else if ([...node.options].some(option => option.value === value)) node.value = value;
     }
   };
   const keep = () => {
-    const all = [...form.elements].filter(
-      node => node.name && (node.type === "checkbox" ? node.checked : node.value !== ""),
-    );
-    history.replaceState(null, "", "#" + new URLSearchParams(all.map(node => [node.name, node.value])));
+    const all = [...form.elements]
+      .filter(node => node.name)
+      .map(node => [node.name, node.type !== "checkbox" ? node.value : node.checked ? "on" : "off"]);
+    history.replaceState(null, "", "#" + new URLSearchParams(all));
   };
 
   // --- means ---
@@ -91,12 +99,12 @@ for (const section of document.querySelectorAll("section.explore")) {
       const key = by.map(dim => row[dim]).join();
       let group = groups.get(key);
       if (!group)
-        groups.set(key, (group = { of: by.map(dim => row[dim]), sums: of.map(() => 0), count: 0, sure: true, row }));
+        groups.set(key, (group = { of: by.map(dim => row[dim]), sums: of.map(() => 0), count: 0, complete: true, row }));
       some.forEach((value, at) => {
         group.sums[at] += measures[of[at]].ratio ? Math.log(value) : value;
       });
       group.count++;
-      group.sure &&= row[dims.length] === 1;
+      group.complete &&= row[dims.length] === 1;
     }
     for (const group of groups.values()) {
       group.means = group.sums.map((sum, at) =>
@@ -104,12 +112,12 @@ for (const section of document.querySelectorAll("section.explore")) {
       );
       group.errors = of.map(measure => (group.count === 1 ? (group.row[errors + measure] ?? null) : null));
     }
-    // What has fewer rows than others is a mean over other ones: it is marked, and on no front.
+    // Incomplete means are marked and excluded from the front.
     const most = d3.max(groups.values(), group => group.count);
     for (const group of groups.values()) group.part = group.count < most ? ` (${group.count} of ${most})` : "";
     return [...groups.values()];
   };
-  const mark = group => (group.sure ? "" : " ?") + group.part;
+  const mark = group => (group.complete ? "" : " ?") + group.part;
   const names = (by, group) => by.map((dim, at) => `${dims[dim].name}: ${dims[dim].values[group.of[at]]}`);
   const says = (by, of, group) =>
     [
@@ -121,7 +129,7 @@ for (const section of document.querySelectorAll("section.explore")) {
       ),
       ...(group.count > 1 ? [`mean of ${group.count} rows`] : []),
       ...(group.part ? [`${group.part.trim()}: the others ended early, or have no such value`] : []),
-      ...(group.sure ? [] : ["?: the kernel's part is not known"]),
+      ...(group.complete ? [] : ["?: the kernel's part is not known"]),
     ].join("\n");
   const ends = (group, at) => [group.means[at] - (group.errors[at] ?? 0), group.means[at] + (group.errors[at] ?? 0)];
 
@@ -156,15 +164,16 @@ for (const section of document.querySelectorAll("section.explore")) {
     const groups = means(all, [measure]);
     const inner = several.find(at => at !== by && at !== panel && filters.get(at).value === "");
     const dots = inner === undefined ? [] : means([by, inner, ...(panel === null ? [] : [panel])], [measure]);
-    const order = d3.groupSort(
-      groups,
-      some => d3.mean(some, group => group.means[0]) * (measures[measure].more ? -1 : 1),
-      group => dims[by].values[group.of[0]],
-    );
+    const name = group => dims[by].values[group.of[0]],
+      { higher_is_better } = measures[measure];
+    const order =
+      higher_is_better === null
+        ? dims[by].values.filter((_, value) => groups.some(group => group.of[0] === value))
+        : d3.groupSort(groups, some => d3.mean(some, group => group.means[0]) * (higher_is_better ? -1 : 1), name);
     const left = Math.min(usual().width * 0.45, 20 + 7 * d3.max(order, name => name.length));
     const fx = panel === null ? {} : { fx: group => dims[panel].values[group.of[group.of.length - 1]] };
     const log = log_x.checked && positive(groups.concat(dots), 0),
-      y = group => dims[by].values[group.of[0]];
+      y = name;
     return Plot.plot(
       usual({
         marginLeft: left,
@@ -213,12 +222,14 @@ for (const section of document.querySelectorAll("section.explore")) {
       }),
     );
   };
-  // A point for each value of a dim, and the line of those that no other beats in both.
+  // A point for each value of a dim, and the line of those that no other beats in both, if one value
+  // of both is better than another.
   const scatter = (by, panel) => {
     const of = [+against.value, +show.value],
       all = panel === null ? [by] : [by, panel],
       groups = means(all, of);
-    const sign = at => (measures[of[at]].more ? 1 : -1),
+    const judged = of.every(measure => measures[measure].higher_is_better !== null),
+      sign = at => (measures[of[at]].higher_is_better ? 1 : -1),
       y = group => group.means[1],
       x = group => group.means[0];
     const beats = (a, b) =>
@@ -226,7 +237,7 @@ for (const section of document.querySelectorAll("section.explore")) {
       [0, 1].some(at => a.means[at] !== b.means[at]);
     const peers = group => groups.filter(other => panel === null || other.of[1] === group.of[1]);
     const best = groups.filter(
-      group => !group.part && !peers(group).some(other => !other.part && beats(other, group)),
+      group => judged && !group.part && !peers(group).some(other => !other.part && beats(other, group)),
     );
     const fy = panel === null ? {} : { fy: group => dims[panel].values[group.of[1]] },
       name = group => dims[by].values[group.of[0]];
@@ -238,7 +249,7 @@ for (const section of document.querySelectorAll("section.explore")) {
         x: scale(of[0], log_x.checked, positive(groups, 0)),
         y: scale(of[1], log_y.checked, positive(groups, 1)),
         ...(panel === null ? {} : { fy: { label: null } }),
-        color: { domain: dims[by].values, range },
+        color: { domain: dims[by].values, range, legend: !judged },
         marks: [
           Plot.ruleX(baseline(of[0]), { stroke: "currentColor", strokeOpacity: 0.5 }),
           Plot.ruleY(baseline(of[1]), { stroke: "currentColor", strokeOpacity: 0.5 }),
@@ -328,7 +339,7 @@ for (const section of document.querySelectorAll("section.explore")) {
       along = +over.value,
       all = panel === null ? [by, along] : [by, along, panel],
       groups = means(all, [measure]);
-    const { ratio, more } = measures[measure],
+    const { ratio, higher_is_better } = measures[measure],
       of = group => (ratio ? Math.log(group.means[0]) : group.means[0]);
     const most = ratio
       ? Math.max(
@@ -340,7 +351,7 @@ for (const section of document.querySelectorAll("section.explore")) {
     const y = group => dims[by].values[group.of[0]],
       x = group => dims[along].values[group.of[1]];
     const shown = ratio
-      ? { type: "linear", domain: [-most, most], scheme: "RdBu", reverse: !more }
+      ? { type: "linear", domain: [-most, most], scheme: higher_is_better === null ? "PuOr" : "RdBu", reverse: higher_is_better === false }
       : { scheme: "Blues", type: "linear", domain: [Math.min(0, d3.min(groups, of)), d3.max(groups, of) || 1] };
     const left = Math.min(usual().width * 0.4, 20 + 7 * d3.max(dims[by].values, name => name.length));
     const largest = d3.max(groups, of),
@@ -366,7 +377,7 @@ for (const section of document.querySelectorAll("section.explore")) {
             x,
             y,
             ...fy,
-            text: group => short(+group.means[0].toPrecision(3)) + (group.sure ? "" : " ?"),
+            text: group => short(+group.means[0].toPrecision(3)) + (group.complete ? "" : " ?"),
             fill: group => (dark(group) ? "white" : "black"),
             fontSize: 11,
           }),
@@ -441,7 +452,6 @@ for (const section of document.querySelectorAll("section.explore")) {
       : "No row has this value here.";
     panels.replaceChildren(!along && means([by], [+show.value]).length ? drawing(by, panel) : none);
     saves.disabled = !panels.querySelector("svg");
-    keep();
   }
   restore();
   window.addEventListener("hashchange", () => {

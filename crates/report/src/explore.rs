@@ -6,11 +6,12 @@ use crate::page::escape;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// A set of rows to explore. In the same page all have the same scripts ([`crate::page`]).
+/// A set of rows to explore. A page has at most one, whose choices its address keeps
+/// ([`crate::page`]).
 pub struct Explorer {
     /// What rows differ in.
     pub axes: Vec<ExploredAxis>,
-    /// What each row has.
+    /// The quantities, in the order of each row's values.
     pub measures: Vec<Measure>,
     /// The rows.
     pub rows: Vec<ExploredRow>,
@@ -18,9 +19,11 @@ pub struct Explorer {
     pub colours: usize,
     /// The axis that lines go along at first.
     pub over: Option<usize>,
+    /// The axis and its value whose rows alone are shown at first; `None`: all rows.
+    pub only: Option<(usize, usize)>,
 }
 
-/// What rows differ in.
+/// An axis: what rows differ in.
 #[derive(Serialize)]
 pub struct ExploredAxis {
     /// Its name.
@@ -31,7 +34,7 @@ pub struct ExploredAxis {
     pub numbers: Option<Vec<f64>>,
 }
 
-/// What each row has.
+/// A quantity of rows.
 #[derive(Serialize)]
 pub struct Measure {
     /// Its name in files.
@@ -42,8 +45,8 @@ pub struct Measure {
     pub unit: &'static str,
     /// Whether it is a ratio to a baseline, so that means are geometric and 1 is no difference.
     pub ratio: bool,
-    /// Whether more is better.
-    pub more: bool,
+    /// Whether larger values are better; `None` if neither larger nor smaller ones are.
+    pub higher_is_better: Option<bool>,
 }
 
 /// One row.
@@ -51,22 +54,26 @@ pub struct ExploredRow {
     /// The value of each axis, by number.
     pub chosen: Vec<usize>,
     /// Whether all of it is known: a mean over rows that are not gets a mark.
-    pub sure: bool,
+    pub complete: bool,
     /// The value of each measure; `NaN` where there is none.
     pub values: Vec<f64>,
     /// Half the width of the 95 % interval of each; `NaN` where it is exact or unknown.
     pub errors: Vec<f64>,
 }
 
+/// Below this a whole `f64` is exact: 2^53.
+const EXACT: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+
 impl ExploredRow {
     fn json(&self) -> Value {
-        // Four digits are what a reader can tell apart, and a third of the bytes.
-        let number = |value: &f64| match format!("{value:.3e}").parse::<f64>() {
-            Ok(value) if value.is_finite() => json!(value),
-            _ => Value::Null,
+        // All digits: the page saves them as CSV. Whole numbers have no fraction.
+        let number = |value: &f64| match *value {
+            value if !value.is_finite() => Value::Null,
+            value if value.fract() == 0.0 && value.abs() < EXACT => json!(value as i64),
+            value => json!(value),
         };
         let chosen = self.chosen.iter().map(|value| json!(value));
-        let head = chosen.chain([json!(u8::from(self.sure))]);
+        let head = chosen.chain([json!(u8::from(self.complete))]);
         Value::from_iter(head.chain(self.values.iter().chain(&self.errors).map(number)))
     }
 }
@@ -87,10 +94,11 @@ impl Explorer {
         let colours = Some(preferred).filter(several).or_else(|| (0..axes.len()).find(several))?;
         let others = || (0..axes.len()).filter(|at| several(at) && *at != colours);
         let over = others().find(|at| axes[*at].numbers.is_some()).or_else(|| others().next());
-        Some(Explorer { axes, measures, rows, colours, over })
+        Some(Explorer { axes, measures, rows, colours, over, only: None })
     }
 
-    /// The section of a page, under this title; `below` is HTML. Cost: 10 bytes for each number.
+    /// The section of a page, under this title; `below` is HTML. Cost: as many bytes for each
+    /// number as its digits, at most some 20.
     pub fn html(&self, title: &str, below: &str) -> String {
         let data = json!({
             "dims": self.axes,
@@ -98,11 +106,12 @@ impl Explorer {
             "rows": self.rows.iter().map(ExploredRow::json).collect::<Vec<_>>(),
             "colour": self.colours,
             "over": self.over,
+            "only": self.only,
             "show": 0,
             "against": usize::from(self.measures.len() > 1),
         });
         format!(
-            "{CLASS}<h2>{}</h2>\n<noscript><p>It needs a script.</p></noscript>\n<form></form>\n\
+            "{CLASS}<h2>{}</h2>\n<noscript><p>Enable JavaScript to explore the rows.</p></noscript>\n<form></form>\n\
              <div class=\"panels\"></div>\n{below}\n<script type=\"application/json\">{}</script></section>\n",
             escape(title),
             data.to_string().replace('<', "\\u003c"),
@@ -125,17 +134,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short_and_text_cannot_leave_the_data() {
+    fn numbers_are_whole_and_text_cannot_leave_the_data() {
         let values = vec!["</script>".into(), "base".into()];
+        let gain = |name| Measure { name, label: name.into(), unit: "", ratio: true, higher_is_better: Some(true) };
         let explorer = Explorer::new(
             vec![ExploredAxis { name: "policy".into(), values, numbers: None }],
-            vec![Measure { name: "gain", label: "gain".into(), unit: "", ratio: true, more: true }],
-            vec![ExploredRow { chosen: vec![0], sure: true, values: vec![1.23456], errors: vec![f64::NAN] }],
+            ["a", "b", "c"].map(gain).into(),
+            vec![ExploredRow {
+                chosen: vec![0],
+                complete: true,
+                values: vec![123456.0, 0.1 + 0.2, 9e15],
+                errors: vec![f64::NAN, f64::INFINITY, 0.5],
+            }],
             0,
         );
         let explorer = explorer.unwrap();
         let html = explorer.html("Rows", "");
-        assert!(html.contains("[[0,1,1.235,null]]") && html.matches("</script>").count() == 1, "{html}");
+        assert!(
+            html.contains("[[0,1,123456,0.30000000000000004,9000000000000000,null,null,0.5]]")
+                && html.matches("</script>").count() == 1,
+            "{html}"
+        );
         assert!(crate::page("t", "", &html).contains("Plot") && !crate::page("t", "", "").contains("<script"));
     }
 }

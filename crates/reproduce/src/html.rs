@@ -71,10 +71,11 @@ fn explorer(report: &Report) -> Option<Explorer> {
         };
         let chosen = axes.iter_mut().zip(AXES).map(|axis| place(axis, finding)).collect();
         let values = vec![here / paper, paper, here];
-        Some(ExploredRow { chosen, sure: true, values, errors: vec![f64::NAN; 3] })
+        Some(ExploredRow { chosen, complete: true, values, errors: vec![f64::NAN; 3] })
     };
     let rows = report.findings().filter_map(row).collect();
-    let measure = |name, label: &str, ratio| Measure { name, label: label.into(), unit: "", ratio, more: true };
+    let measure =
+        |name, label: &str, ratio| Measure { name, label: label.into(), unit: "", ratio, higher_is_better: Some(true) };
     let measures = vec![
         measure("ratio", "measured here, of the paper's value", true),
         measure("paper_value", "the paper's value", false),

@@ -9,8 +9,8 @@ pub struct Quantity {
     pub name: &'static str,
     /// Its name for readers, with its unit.
     pub label: &'static str,
-    /// Whether more is better.
-    pub more: bool,
+    /// Whether larger values are better.
+    pub higher_is_better: bool,
     /// Whether means are geometric, as of ratios to `base`, or arithmetic.
     pub ratio: bool,
     /// Whether it is an estimate where the stream was sampled.
@@ -26,7 +26,7 @@ pub struct Quantity {
 impl Quantity {
     /// A quantity of which less is better.
     const fn of(name: &'static str, label: &'static str, of: fn(&Row, &Row) -> f64) -> Quantity {
-        Quantity { name, label, more: false, ratio: false, estimated: false, unit: "", of, error: |_| None }
+        Quantity { name, label, higher_is_better: false, ratio: false, estimated: false, unit: "", of, error: |_| None }
     }
 
     /// A percentage, of which less is better.
@@ -41,13 +41,13 @@ impl Quantity {
 
     /// It for readers of rows that are as certain as this.
     pub fn measure(&self, certainty: &Certainty) -> Measure {
-        let Quantity { name, label, more, ratio, unit, estimated, .. } = *self;
+        let Quantity { name, label, higher_is_better, ratio, unit, estimated, .. } = *self;
         let sign = if estimated { certainty.sign() } else { "" };
-        Measure { name, label: format!("{sign}{label}"), unit, ratio, more }
+        Measure { name, label: format!("{sign}{label}"), unit, ratio, higher_is_better: Some(higher_is_better) }
     }
 
-    const fn more(self) -> Quantity {
-        Quantity { more: true, ..self }
+    const fn higher_is_better(self) -> Quantity {
+        Quantity { higher_is_better: true, ..self }
     }
 
     /// An estimate where the stream was sampled, with this interval.
@@ -64,7 +64,7 @@ pub const PEAK: usize = 1;
 /// All of them.
 pub const QUANTITIES: &[Quantity] = &[
     Quantity::ratio("speedup", "speed-up over base", |row, base| over(base.cycles, row.cycles))
-        .more()
+        .higher_is_better()
         .estimated(|row| row.sampled.as_ref()?.speedup_error),
     Quantity::ratio("peak", "memory at its peak over that of base", |row, base| {
         over(row.peak_resident_bytes, base.peak_resident_bytes)
@@ -73,7 +73,7 @@ pub const QUANTITIES: &[Quantity] = &[
         over(row.end_resident_bytes, base.end_resident_bytes)
     }),
     Quantity::ratio("own", "speed-up without faults, zeroing and copying", |row, base| over(own(base), own(row)))
-        .more()
+        .higher_is_better()
         .estimated(|_| None),
     Quantity::of("mpki", "TLB misses per 1000 instructions", |row, _| row.mpki.unwrap_or(f64::NAN))
         .estimated(|row| Some(1000.0 * row.sampled.as_ref()?.tlb_misses_error? / row.instructions as f64)),
@@ -102,7 +102,7 @@ pub const QUANTITIES: &[Quantity] = &[
     Quantity::percentage("contiguity", "contiguity left at the end, % (Navarro et al., section 6.5)", |row, _| {
         100.0 * row.contiguity
     })
-    .more(),
+    .higher_is_better(),
 ];
 
 /// The values of a row in the order of the quantities, or their errors; `NaN` where there is none.
@@ -127,7 +127,8 @@ pub fn errors(row: &Row) -> Values {
     std::array::from_fn(|at| (QUANTITIES[at].error)(row).map_or(f32::NAN, |error| error as f32))
 }
 
-/// Them as a page has them.
-pub fn numbers(values: Values) -> Vec<f64> {
-    values.into_iter().map(f64::from).collect()
+/// Them as a page has them: the shortest decimals that are these numbers, 9 digits at most. As
+/// `f64` they would be written with 17.
+pub fn numbers(values: impl IntoIterator<Item = f32>) -> Vec<f64> {
+    values.into_iter().map(|value| value.to_string().parse().unwrap_or(f64::NAN)).collect()
 }

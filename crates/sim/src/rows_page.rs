@@ -44,7 +44,7 @@ fn explorer(rows: &[Row], certainty: &Certainty) -> Option<Explorer> {
             };
             explored.push(ExploredRow {
                 chosen: axes.iter_mut().zip(AXES).map(number).collect(),
-                sure: row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact),
+                complete: row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact),
                 values: numbers(values(row, base)),
                 errors: numbers(errors(row)),
             });

@@ -24,7 +24,7 @@ pub(crate) fn rows(plan: &Plan, merged: &Merged) -> Vec<ExploredRow> {
     });
     let explored = |(chosen, row): (Vec<usize>, Brief)| ExploredRow {
         chosen,
-        sure: row.whole,
+        complete: row.whole,
         values: numbers(row.values),
         errors: numbers(row.errors),
     };
@@ -60,7 +60,7 @@ pub(crate) fn explorer(plan: &Plan, merged: &Merged, rows: Vec<ExploredRow>) -> 
     let mut measures: Vec<Measure> = QUANTITIES.iter().map(|quantity| quantity.measure(&merged.certainty)).collect();
     if bundles.iter().any(Bundle::sets) {
         let label = format!("{}speed-up over the first values", merged.certainty.sign());
-        measures.insert(0, Measure { name: "first", label, unit: "", ratio: true, more: true });
+        measures.insert(0, Measure { name: "first", label, unit: "", ratio: true, higher_is_better: Some(true) });
     }
     let mut axes: Vec<ExploredAxis> = bundles
         .iter()
@@ -99,9 +99,9 @@ fn means_over(axis: usize, measures: &[Measure], rows: Vec<ExploredRow>) -> Vec<
                 mean(known.iter().sum())
             }
         };
-        let values = measures.iter().enumerate().map(of).collect();
-        let sure = rows.iter().all(|row| row.sure);
-        ExploredRow { chosen, sure, values, errors: vec![f64::NAN; measures.len()] }
+        let values = numbers(measures.iter().enumerate().map(|measure| of(measure) as f32));
+        let complete = rows.iter().all(|row| row.complete);
+        ExploredRow { chosen, complete, values, errors: vec![f64::NAN; measures.len()] }
     };
     groups.into_iter().map(mean).collect()
 }
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!((rows.len(), &axes[colours].values[..]), (4, &["base".to_string(), "thp".into()][..]));
         // Of the second stream, under thp: the kernel's part is not known.
         let last = rows.last().unwrap();
-        assert!(!last.sure && rows[0].sure);
+        assert!(!last.complete && rows[0].complete);
         assert_eq!((measures[0].name, (1000.0 * last.values[0]).round(), last.values[1]), ("speedup", 1333.0, 1.0));
         assert_eq!(((100.0 * last.errors[0]).round(), rows[0].errors[0].is_nan()), (1.0, true));
         // Of 0 over 0 there is no value.
@@ -169,16 +169,17 @@ mod tests {
 
     #[test]
     fn means_over_an_axis_are_geometric_where_they_are_ratios() {
-        let measure = |ratio| Measure { name: "m", label: String::new(), unit: "", ratio, more: true };
+        let measure =
+            |ratio| Measure { name: "m", label: String::new(), unit: "", ratio, higher_is_better: Some(true) };
         let row = |policy: usize, stream: usize, value: f64| ExploredRow {
             chosen: vec![policy, stream],
-            sure: stream == 0,
+            complete: stream == 0,
             values: vec![value, value],
             errors: vec![0.5, 0.5],
         };
         let rows = vec![row(0, 0, 1.0), row(0, 1, 4.0), row(1, 0, 1.0)];
         let means = means_over(1, &[measure(true), measure(false)], rows);
         assert_eq!(means.iter().map(|row| &row.values[..]).collect::<Vec<_>>(), [&[2.0, 2.5][..], &[1.0, 1.0]]);
-        assert_eq!(means.iter().map(|row| row.sure).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(means.iter().map(|row| row.complete).collect::<Vec<_>>(), [false, true]);
     }
 }

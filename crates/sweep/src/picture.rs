@@ -21,7 +21,7 @@ pub(crate) fn picture(plan: &Plan, merged: &Merged, rows: &[ExploredRow]) -> Opt
     };
     let both = |row: &ExploredRow| {
         let [memory, gain] = [quantities::PEAK, quantities::SPEEDUP].map(|quantity| row.values[quantity].ln());
-        (row.sure && memory.is_finite() && gain.is_finite()).then_some((memory, gain))
+        (row.complete && memory.is_finite() && gain.is_finite()).then_some((memory, gain))
     };
     let mut known: HashMap<Vec<usize>, usize> = HashMap::new();
     rows.iter().filter(|row| both(row).is_some()).for_each(|row| *known.entry(others(row)).or_default() += 1);

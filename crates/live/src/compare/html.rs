@@ -96,7 +96,7 @@ fn explorer(comparison: &Comparison) -> Option<Explorer> {
         label: (*label).into(),
         unit,
         ratio: *name == "ratio",
-        more: false,
+        higher_is_better: Some(false),
     });
     let policies = rows.iter().map(|row| row.policy.clone()).collect();
     let policies = ExploredAxis { name: "policy".into(), values: policies, numbers: None };
@@ -104,7 +104,7 @@ fn explorer(comparison: &Comparison) -> Option<Explorer> {
         let values = || known.iter().map(|(.., value)| value(row));
         ExploredRow {
             chosen: vec![number],
-            sure: true,
+            complete: true,
             values: values().map(|known| known.map_or(f64::NAN, |(value, _)| value)).collect(),
             errors: values().map(|known| known.and_then(|(_, error)| error).unwrap_or(f64::NAN)).collect(),
         }
