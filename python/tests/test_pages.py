@@ -55,6 +55,10 @@ def opened(browser, path, choice, *, width=1600, dark=False):
     return tab, wrong
 
 
+def fragment(tab):
+    return tab.evaluate("location.hash.slice(1)")
+
+
 def under(tab, mark):
     """What the tip says with the pointer on a mark."""
     box = mark.bounding_box()
@@ -90,7 +94,8 @@ def page_of_reproduce(command, tmp_path_factory):
 
 
 # Axes by number: experiment, item, quantity, verdict.
-@pytest.mark.parametrize("view", ["view=each", "view=each&by=3", "view=against&by=1&logx=on", "view=heat&by=0&over=3"])
+@pytest.mark.parametrize("view", ["view=each&only-quantity=", "view=each&by=3&only-quantity=",
+                                  "view=against&by=1&logx=on", "view=heat&by=0&over=3&only-quantity="])
 def test_the_page_of_reproduce_has_its_values(browser, page_of_reproduce, view):
     tab, wrong = opened(browser, page_of_reproduce, view)
     marks = tab.locator(".panels svg [aria-label='dot'] circle, .panels svg [aria-label='cell'] rect")
@@ -100,8 +105,23 @@ def test_the_page_of_reproduce_has_its_values(browser, page_of_reproduce, view):
     tab.close()
 
 
+def test_values_of_the_paper_and_ours_have_no_order_and_one_quantity_at_first(browser, page_of_reproduce):
+    tab, wrong = opened(browser, page_of_reproduce, "view=against&by=1")
+    quantity = tab.locator("select[name='only-quantity'] option:checked").text_content()
+    assert quantity not in ("all", ""), quantity
+    assert tab.locator(".panels svg [aria-label='dot'] circle").count() >= 2
+    # Of what is better in neither direction nothing is beaten.
+    assert tab.locator(".panels svg [aria-label='line'] path").count() == 0
+    tab.get_by_text("The values").wait_for()
+    tab.locator("nav a").first.click()
+    place = fragment(tab)
+    assert "/" in place and tab.evaluate("place => document.getElementById(place)?.tagName", place) == "SECTION"
+    assert wrong == []
+    tab.close()
+
+
 def test_the_pointer_finds_the_paper_s_value_and_ours(browser, page_of_reproduce, command):
-    view = "view=each&by=2&only-experiment=0&only-item=0"
+    view = "view=each&by=2&only-experiment=0&only-item=0&only-quantity="
     rows = list(csv.DictReader(io.StringIO(command("reproduce", "piehl12/table1-6", "--format", "csv").decode())))
     judged = [row for row in rows if row["item"] == "1 GB" and row["quantity"] == "tables of 4 KB"]
     ratio = float(judged[0]["measured"]) / float(judged[0]["paper_value"])
@@ -152,10 +172,6 @@ def test_figures_and_rows_can_be_saved(browser, page_of_sweep):
     assert any(len(row["speedup"]) > 7 for row in rows) and all(len(row["speedup"]) < 13 for row in rows), rows
     assert wrong == []
     tab.close()
-
-
-def fragment(tab):
-    return tab.evaluate("location.hash.slice(1)")
 
 
 def test_the_address_changes_only_when_a_reader_chooses(browser, page_of_sweep):

@@ -98,8 +98,10 @@ for (const section of document.querySelectorAll("section.explore")) {
       if (some.some((value, at) => value === null || (measures[of[at]].ratio && value <= 0))) continue;
       const key = by.map(dim => row[dim]).join();
       let group = groups.get(key);
-      if (!group)
-        groups.set(key, (group = { of: by.map(dim => row[dim]), sums: of.map(() => 0), count: 0, complete: true, row }));
+      if (!group) {
+        group = { of: by.map(dim => row[dim]), sums: of.map(() => 0), count: 0, complete: true, row };
+        groups.set(key, group);
+      }
       some.forEach((value, at) => {
         group.sums[at] += measures[of[at]].ratio ? Math.log(value) : value;
       });
@@ -350,8 +352,9 @@ for (const section of document.querySelectorAll("section.explore")) {
     const fy = panel === null ? {} : { fy: group => dims[panel].values[group.of[2]] };
     const y = group => dims[by].values[group.of[0]],
       x = group => dims[along].values[group.of[1]];
+    const scheme = higher_is_better === null ? "PuOr" : "RdBu";
     const shown = ratio
-      ? { type: "linear", domain: [-most, most], scheme: higher_is_better === null ? "PuOr" : "RdBu", reverse: higher_is_better === false }
+      ? { type: "linear", domain: [-most, most], scheme, reverse: higher_is_better === false }
       : { scheme: "Blues", type: "linear", domain: [Math.min(0, d3.min(groups, of)), d3.max(groups, of) || 1] };
     const left = Math.min(usual().width * 0.4, 20 + 7 * d3.max(dims[by].values, name => name.length));
     const largest = d3.max(groups, of),

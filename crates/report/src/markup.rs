@@ -5,10 +5,10 @@ use crate::table::{Column, Content, Table};
 use std::fmt::Write;
 
 impl Table {
-    /// All columns in Markdown; text flush left.
+    /// All columns in Markdown; text flush left, with code in backquotes.
     pub fn markdown(&self) -> String {
         let line = |cells: &mut dyn Iterator<Item = &str>| {
-            let cells: Vec<String> = cells.map(|cell| cell.replace('|', "\\|")).collect();
+            let cells: Vec<String> = cells.map(|cell| markdown(cell).replace('|', "\\|")).collect();
             format!("| {} |\n", cells.join(" | "))
         };
         let side = |column: &Column| if column.content == Content::Number { "---:" } else { ":---" };
@@ -26,6 +26,12 @@ impl Table {
         let text = |index: usize| {
             if index == 0 || self.columns()[index].content != Content::Number { " class=\"text\"" } else { "" }
         };
+        let cell = |index: usize, cell: &str| match cell.split(' ').next() {
+            Some(word) if self.columns()[index].classed => {
+                format!("<td class=\"text {}\">{}</td>", escape(word), escape(cell))
+            }
+            _ => format!("<td{}>{}</td>", text(index), escape(cell)),
+        };
         let mut out = format!(
             "<div class=\"scroll\" tabindex=\"0\"><table><caption class=\"heard\">{}</caption>\n<thead><tr>",
             escape(caption)
@@ -36,9 +42,94 @@ impl Table {
         out += "</tr></thead>\n<tbody>\n";
         for row in self.rows() {
             let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&row[0]));
-            shown[1..].iter().for_each(|&index| _ = write!(out, "<td{}>{}</td>", text(index), escape(&row[index])));
+            shown[1..].iter().for_each(|&index| out += &cell(index, &row[index]));
             out += "</tr>\n";
         }
         out + "</tbody></table></div>\n"
+    }
+}
+
+/// Text as Markdown: what would be markup outside of code is escaped. Code is in backquotes.
+///
+/// As in GitHub's specification (6.1 to 6.6): a run of backquotes ends at the next of its length;
+/// `_` within a word and marks between spaces are no emphasis; `[` alone is no link.
+pub fn markdown(text: &str) -> String {
+    let mut out = String::new();
+    let (mut before, mut rest) = (' ', text);
+    while let Some(c) = rest.chars().next() {
+        if c == '`' {
+            let (run, code) = (backquotes(rest), end_of_code(rest));
+            out += &code.map_or("\\`".repeat(run), |end| rest[..end].into());
+            rest = &rest[code.unwrap_or(run)..];
+        } else {
+            rest = &rest[c.len_utf8()..];
+            let after = rest.chars().next().unwrap_or(' ');
+            let both = |are: fn(char) -> bool| are(before) && are(after);
+            let markup = match c {
+                '<' | '*' => true,
+                '_' => !both(char::is_alphanumeric) && !both(char::is_whitespace),
+                '~' => !both(char::is_whitespace) && text.matches('~').count() > 1,
+                '[' => ["](", "][", "]:"].iter().any(|end| rest.contains(end)),
+                '\\' => after.is_ascii_punctuation(),
+                _ => false,
+            };
+            out.extend(markup.then_some('\\').into_iter().chain([c]));
+        }
+        before = c;
+    }
+    out
+}
+
+/// The length of the run of backquotes that a text begins with.
+fn backquotes(text: &str) -> usize {
+    text.len() - text.trim_start_matches('`').len()
+}
+
+/// Where the code ends that a text begins with; `None` if it does not end.
+fn end_of_code(text: &str) -> Option<usize> {
+    let length = backquotes(text);
+    let mut from = length;
+    while let Some(at) = text[from..].find('`').map(|at| from + at) {
+        let run = backquotes(&text[at..]);
+        from = at + run;
+        if run == length {
+            return Some(from);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_be_markup_is_escaped_outside_of_code() {
+        let same = ["snake_case, a _ b", "a [1] of ~/x", "`_a_ *b* [c](d)`", "``a ` b`` c", r"C:\dir", "- 1 | 2"];
+        for text in same {
+            assert_eq!(markdown(text), text);
+        }
+        for (text, written) in [
+            ("<b> 2*3", r"\<b> 2\*3"),
+            ("_a_ and __b__", r"\_a\_ and \_\_b\_\_"),
+            ("[a](b), [c][d], [`e`](f)", r"\[a](b), \[c]\[d], \[`e`](f)"),
+            ("~~a~~", r"\~\~a\~\~"),
+            ("one ` alone, *", r"one \` alone, \*"),
+            ("`a`` <b>", r"\`a\`\` \<b>"),
+            (r"\*", r"\\\*"),
+        ] {
+            assert_eq!(markdown(text), written);
+        }
+    }
+
+    #[test]
+    fn cells_are_escaped_and_have_their_class() {
+        let mut table = Table::new([Column::name("item"), Column::name("why"), Column::name("verdict").classed()]);
+        table.row(["a|b", "agrees_ `x|_y`", "agrees [1]"]);
+        assert!(table.markdown().ends_with("| a\\|b | agrees\\_ `x\\|_y` | agrees [1] |\n"), "{}", table.markdown());
+        let html = table.html("", true);
+        assert!(
+            html.contains("<td class=\"text\">agrees_") && html.contains("<td class=\"text agrees\">agrees [1]</td>")
+        );
     }
 }

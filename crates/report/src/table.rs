@@ -25,11 +25,12 @@ pub struct Column {
     name: String,
     pub(crate) content: Content,
     only_wide: bool,
+    pub(crate) classed: bool,
 }
 
 impl Column {
     fn new(name: impl Into<String>, content: Content) -> Column {
-        Column { name: name.into(), content, only_wide: false }
+        Column { name: name.into(), content, only_wide: false, classed: false }
     }
 
     /// Numbers, flush right and never broken.
@@ -50,6 +51,11 @@ impl Column {
     /// Leaves the column out unless everything is requested.
     pub fn only_wide(self) -> Column {
         Column { only_wide: true, ..self }
+    }
+
+    /// Gives each cell in HTML its first word as a class, for colours: of a few known words only.
+    pub fn classed(self) -> Column {
+        Column { classed: true, ..self }
     }
 
     /// The name in the head.

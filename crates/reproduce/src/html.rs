@@ -2,6 +2,7 @@
 //! that are judged, and the others. One self-contained file, for light and dark screens, for paper,
 //! and for screen readers.
 
+use crate::measure::slug;
 use crate::rows::{list, parted, shown};
 use crate::{Done, Finding, Report, Value, Verdict};
 use std::fmt::Write;
@@ -19,15 +20,17 @@ pub fn html(report: &Report) -> String {
          recording, unless it says that they are this machine's.</p>\n\
          <ul class=\"counts\">",
     );
-    for (verdict, word) in
-        [(Verdict::Agrees, "agree"), (Verdict::Differs, "differ"), (Verdict::Shown, "are only shown")]
-    {
-        let count = report.findings().filter(|finding| finding.verdict == verdict).count();
-        let _ = write!(lead, "<li>{} <b>{count}</b> {word}</li>", sign(verdict));
+    let counts = Verdict::counts(report.findings().map(|finding| finding.verdict));
+    for ((verdict, count), word) in Verdict::ALL.into_iter().zip(counts).zip(["agree", "differ", "are only shown"]) {
+        let sign = sign(verdict);
+        let _ = write!(
+            lead,
+            "<li><span class=\"sign\" role=\"img\" aria-label=\"{verdict}\">{sign}</span> <b>{count}</b> {word}</li>"
+        );
     }
     lead += "</ul>\n<nav aria-label=\"Experiments\"><ol>\n";
     for done in &report.done {
-        let (id, title) = (&done.experiment.name, escape(&done.experiment.title));
+        let (id, title) = (id(done), escape(&done.experiment.title));
         let _ = writeln!(
             lead,
             "<li><a href=\"#{id}\">{title}</a> <span class=\"tally\">{}</span></li>",
@@ -55,6 +58,7 @@ fn explorer(report: &Report) -> Option<Explorer> {
         ("quantity", |finding| finding.quantity.clone()),
         ("verdict", |finding| finding.verdict.to_string()),
     ];
+    const QUANTITY: usize = 2;
     let mut axes = AXES.map(|(name, _)| ExploredAxis { name: name.into(), values: Vec::new(), numbers: None });
     let place = |(axis, (_, of)): (&mut ExploredAxis, Differing), finding: &Finding| {
         let value = of(finding);
@@ -73,37 +77,47 @@ fn explorer(report: &Report) -> Option<Explorer> {
         let values = vec![here / paper, paper, here];
         Some(ExploredRow { chosen, complete: true, values, errors: vec![f64::NAN; 3] })
     };
-    let rows = report.findings().filter_map(row).collect();
+    let rows: Vec<ExploredRow> = report.findings().filter_map(row).collect();
+    // Percentages, counts and cycles have no common mean: at first there is one quantity, that of
+    // which the papers have the most values.
+    let compared = |quantity: &usize| {
+        rows.iter().filter(|row| row.chosen[QUANTITY] == *quantity && row.values[0].is_finite()).count()
+    };
+    let most = (0..axes[QUANTITY].values.len()).rev().max_by_key(compared);
     let measure =
-        |name, label: &str, ratio| Measure { name, label: label.into(), unit: "", ratio, higher_is_better: Some(true) };
+        |name, label: &str, ratio| Measure { name, label: label.into(), unit: "", ratio, higher_is_better: None };
     let measures = vec![
         measure("ratio", "measured here, of the paper's value", true),
         measure("paper_value", "the paper's value", false),
         measure("measured", "measured here", false),
     ];
-    Explorer::new(axes.into(), measures, rows, 0)
+    let explorer = Explorer::new(axes.into(), measures, rows, 0)?;
+    Some(Explorer { only: most.map(|quantity| (QUANTITY, quantity)), ..explorer })
 }
 
-/// A verdict as one character, with a word for screen readers.
-fn sign(verdict: Verdict) -> String {
-    let sign = match verdict {
+/// The place of an experiment in the page: other papers have tables 1 too.
+fn id(done: &Done) -> String {
+    escape(&slug(&done.experiment.full_name()))
+}
+
+/// A verdict as one character.
+fn sign(verdict: Verdict) -> char {
+    match verdict {
         Verdict::Agrees => '✓',
         Verdict::Differs => '≠',
         Verdict::Shown => '·',
-    };
-    format!("<span class=\"sign\" role=\"img\" aria-label=\"{verdict}\">{sign}</span>")
+    }
 }
 
 fn tally(findings: &[Finding]) -> String {
-    let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
-    let all = [(Verdict::Agrees, "✓"), (Verdict::Differs, "≠"), (Verdict::Shown, "·")];
-    let some = all.into_iter().filter(|(verdict, _)| count(*verdict) > 0);
-    some.map(|(verdict, sign)| format!("{sign}&#8239;{}", count(verdict))).collect::<Vec<_>>().join("&ensp;")
+    let counts = Verdict::counts(findings.iter().map(|finding| finding.verdict));
+    let some = Verdict::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0);
+    some.map(|(verdict, count)| format!("{}&#8239;{count}", sign(verdict))).collect::<Vec<_>>().join("&ensp;")
 }
 
 fn section(done: &Done, out: &mut String) {
     let experiment = &done.experiment;
-    let (id, title) = (&experiment.name, escape(&experiment.title));
+    let (id, title) = (id(done), escape(&experiment.title));
     let _ = write!(
         out,
         "<section id=\"{id}\" aria-labelledby=\"{id}-h\">\n<h2 id=\"{id}-h\">{title}</h2>\n<dl><dt>In the paper</dt>\
@@ -118,10 +132,7 @@ fn section(done: &Done, out: &mut String) {
     let (judged, rest) = parted(&done.findings);
     if !judged.is_empty() {
         let (table, reasons) = list(judged);
-        let coloured = |html: String, verdict| {
-            html.replace(&format!("<td class=\"text\">{verdict}"), &format!("<td class=\"text {verdict}\">{verdict}"))
-        };
-        *out += &["agrees", "differs"].into_iter().fold(table.html(&experiment.title, true), coloured);
+        *out += &table.html(&experiment.title, true);
         let reasons: String = reasons.iter().map(|reason| format!("<li>{}</li>\n", prose(reason))).collect();
         let _ = write!(out, "<ol class=\"notes\">\n{reasons}</ol>\n");
     }
@@ -129,8 +140,27 @@ fn section(done: &Done, out: &mut String) {
         let _ = writeln!(out, "<details><summary>{} values are shown without a verdict</summary>", rest.len());
         *out += &shown(&rest).map_or(String::new(), |table| table.html("Values without a verdict", true));
         let reasons = crate::rows::reasons(&rest);
-        let reasons = reasons.iter().map(|(reason, count)| format!("<li>{count}: {}</li>\n", prose(reason)));
+        let reasons = reasons.iter().map(|(reason, of)| format!("<li>{}: {}</li>\n", escape(of), prose(reason)));
         let _ = write!(out, "<ul class=\"notes\">\n{}</ul></details>\n", reasons.collect::<String>());
     }
     *out += "</section>\n";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn experiments_of_one_name_have_places_of_their_own() {
+        let names = ["navarro02/table1", "dougan99/table1"];
+        let experiments = crate::select_all(&names.map(String::from)).unwrap();
+        let done = |experiment| Done { experiment, findings: Vec::new(), drawings: Vec::new() };
+        let report =
+            Report { done: experiments.into_iter().map(done).collect(), failures: Vec::new(), notes: Vec::new() };
+        let page = html(&report);
+        for name in names {
+            let count = |text: String| page.matches(&text).count();
+            assert_eq!((count(format!(" id=\"{name}\"")), count(format!("href=\"#{name}\""))), (1, 1), "{page}");
+        }
+    }
 }

@@ -72,6 +72,16 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// All of them, in the order of [`Verdict::counts`].
+    pub(crate) const ALL: [Verdict; 3] = [Verdict::Agrees, Verdict::Differs, Verdict::Shown];
+
+    /// How many there are of each.
+    pub(crate) fn counts(verdicts: impl IntoIterator<Item = Verdict>) -> [usize; 3] {
+        let mut counts = [0; 3];
+        verdicts.into_iter().for_each(|verdict| counts[verdict as usize] += 1);
+        counts
+    }
+
     /// The verdict of a value that is not the experiment's own, in words.
     pub(crate) fn conditional(self) -> &'static str {
         match self {

@@ -4,7 +4,7 @@
 use crate::rows::{list, parted, reasons, shown};
 use crate::write::summary;
 use crate::{Done, Report, Verdict, experiments};
-use superpage_report::{Column, Screen, Table};
+use superpage_report::{Column, Screen, Table, markdown as text};
 
 /// The report as a page that `command` writes. Prose is wrapped; tables are as wide as they are.
 pub fn markdown(report: &Report, command: &str) -> String {
@@ -33,12 +33,11 @@ pub fn markdown(report: &Report, command: &str) -> String {
 
 /// The number of findings of each verdict, by experiment.
 fn counts(report: &Report) -> Table {
-    let verdicts = [Verdict::Agrees, Verdict::Differs, Verdict::Shown];
-    let head = verdicts.map(|verdict| Column::number(verdict.to_string()));
+    let head = Verdict::ALL.map(|verdict| Column::number(verdict.to_string()));
     let mut table = Table::new([Column::prose("experiment")].into_iter().chain(head));
     for done in &report.done {
-        let count = |verdict| done.findings.iter().filter(|finding| finding.verdict == verdict).count().to_string();
-        table.row([done.experiment.full_name()].into_iter().chain(verdicts.map(count)));
+        let counts = Verdict::counts(done.findings.iter().map(|finding| finding.verdict));
+        table.row([done.experiment.full_name()].into_iter().chain(counts.map(|count| count.to_string())));
     }
     table
 }
@@ -54,7 +53,7 @@ fn section(done: &Done, screen: &Screen, out: &mut String) {
     let (judged, rest) = parted(&done.findings);
     if !judged.is_empty() {
         let (table, reasons) = list(judged);
-        *out += &format!("\n{}\n", text(&table.markdown()));
+        *out += &format!("\n{}\n", table.markdown());
         for (index, reason) in reasons.iter().enumerate() {
             *out += &screen.hanging(&format!("{}. ", index + 1), &text(reason));
         }
@@ -65,22 +64,15 @@ fn section(done: &Done, screen: &Screen, out: &mut String) {
         let without = if without == 0 { String::new() } else { format!(", {without} of them without a value") };
         *out += &format!("\n\n{}", screen.paragraph(&format!("Shown without a verdict: {}{without}.", rest.len())));
         if let Some(table) = shown(&rest) {
-            *out += &format!("\n{}", text(&table.markdown()));
+            *out += &format!("\n{}", table.markdown());
         }
         let whys = reasons(&rest);
         if !whys.is_empty() {
             *out += "\n";
         }
-        for (reason, count) in whys {
-            *out += &screen.note(&text(&format!("{count} {}: {reason}", if count == 1 { "row" } else { "rows" })));
+        for (reason, of) in whys {
+            *out += &screen.note(&text(&format!("{of}: {reason}")));
         }
     }
     *out += "\n";
-}
-
-/// Text as Markdown: what would be markup outside of code is escaped.
-fn text(text: &str) -> String {
-    let escaped = |part: &str| part.replace('<', "\\<").replace('*', "\\*");
-    let parts = text.split('`').enumerate();
-    parts.map(|(at, part)| if at % 2 == 0 { escaped(part) } else { part.to_string() }).collect::<Vec<_>>().join("`")
 }

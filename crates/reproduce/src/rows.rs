@@ -15,7 +15,7 @@ pub(crate) fn list<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> (Tabl
         Column::number("paper"),
         Column::number("here"),
         Column::prose("tolerance").only_wide(),
-        Column::name("verdict"),
+        Column::name("verdict").classed(),
     ]);
     for finding in findings {
         let note = finding.reason.as_deref().map(|reason| {
@@ -85,14 +85,49 @@ pub(crate) fn shown(findings: &[&Finding]) -> Option<Table> {
     Some(table)
 }
 
-/// Why findings are only shown, and how many for that reason.
-pub(crate) fn reasons<'a>(shown: &[&'a Finding]) -> Vec<(&'a str, usize)> {
-    let mut counts: Vec<(&str, usize)> = Vec::new();
-    for reason in shown.iter().filter_map(|finding| finding.reason.as_deref()) {
-        match counts.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((reason, 1)),
+/// Why findings are only shown, each reason once, and of what: the number of rows, or the item of
+/// one, with its quantity if the item has other rows.
+pub(crate) fn reasons<'a>(shown: &[&'a Finding]) -> Vec<(&'a str, String)> {
+    let mut found: Vec<(&str, &Finding, usize)> = Vec::new();
+    for finding in shown {
+        let Some(reason) = finding.reason.as_deref() else { continue };
+        match found.iter_mut().find(|(known, ..)| *known == reason) {
+            Some((.., count)) => *count += 1,
+            None => found.push((reason, finding, 1)),
         }
     }
-    counts
+    let of = |Finding { item, quantity, .. }: &Finding| {
+        let others = shown.iter().filter(|other| other.item == *item).count() > 1;
+        if others { format!("{item}, {quantity}") } else { item.clone() }
+    };
+    let of = |first: &Finding, count| if count == 1 { of(first) } else { format!("{count} rows") };
+    found.into_iter().map(|(reason, first, count)| (reason, of(first, count))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_of_one_row_names_it() {
+        let finding = |item: &str, quantity: &str, reason: &str| Finding {
+            paper: "p".into(),
+            experiment: "e".into(),
+            item: item.into(),
+            quantity: quantity.into(),
+            paper_value: None,
+            measured: None,
+            tolerance: None,
+            verdict: Verdict::Shown,
+            reason: Some(reason.into()),
+            settings: None,
+            settings_verdict: None,
+            estimate: None,
+        };
+        let rows = [("A", "x", "no"), ("B", "x", "none"), ("B", "y", "nil"), ("C", "x", "un"), ("D", "x", "un")];
+        let findings = rows.map(|(item, quantity, reason)| finding(item, quantity, reason));
+        let found = reasons(&findings.iter().collect::<Vec<_>>());
+        let found: Vec<String> = found.into_iter().map(|(reason, of)| format!("{of}: {reason}")).collect();
+        assert_eq!(found, ["A: no", "B, x: none", "B, y: nil", "2 rows: un"]);
+    }
 }

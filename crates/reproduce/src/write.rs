@@ -66,15 +66,9 @@ fn table(report: &Report, screen: Screen) -> String {
 
 /// The number of findings of each verdict, in words.
 pub(crate) fn summary<'a>(findings: impl Iterator<Item = &'a Finding>) -> String {
-    let (mut counts, mut changed) = ([0; 3], [0; 3]);
-    for finding in findings {
-        counts[finding.verdict as usize] += 1;
-        if let Some(verdict) = finding.settings_verdict {
-            changed[verdict as usize] += 1;
-        }
-    }
-    let [agrees, differs, shown] = counts;
-    debug_assert_eq!(Verdict::Shown as usize, 2);
+    let findings: Vec<&Finding> = findings.collect();
+    let [agrees, differs, shown] = Verdict::counts(findings.iter().map(|finding| finding.verdict));
+    let changed = Verdict::counts(findings.iter().filter_map(|finding| finding.settings_verdict));
     let all = format!("{} findings: {agrees} agree, {differs} differ, {shown} are shown", agrees + differs + shown);
     match changed {
         [0, 0, _] => all,
