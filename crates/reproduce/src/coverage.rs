@@ -93,6 +93,9 @@ pub(crate) fn compute(workstations: &[Workstation], years: &BTreeMap<String, f64
             if let Some(year) = years.get(name) {
                 found.point(curve, *year, percent, name);
             }
+            if key == "largest" && largest == base {
+                continue;
+            }
             found.shown.push(Shown {
                 item: name.into(),
                 quantity: format!("TLB coverage with pages of {size}, % of memory"),
@@ -131,6 +134,14 @@ mod tests {
     fn a_line_through_points_on_a_line_is_that_line() {
         assert_eq!(slope(&[(0.0, 3.0), (1.0, 1.0), (3.0, -3.0)]), Some(-2.0));
         assert_eq!(slope(&[(1.0, 1.0), (1.0, 2.0)]), None);
+    }
+
+    #[test]
+    fn a_machine_of_one_size_is_shown_once() {
+        let computed = compute(&[], &BTreeMap::new());
+        let of = |name: &str| computed.shown.iter().filter(|shown| shown.item == name).count();
+        assert_eq!((of("ppc604"), of("alpha-21264")), (1, 2));
+        assert!(computed.values.contains_key("ppc604.largest"));
     }
 
     #[test]
