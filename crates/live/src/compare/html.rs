@@ -75,10 +75,12 @@ fn explorer(comparison: &Comparison) -> Option<Explorer> {
     let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let of_ratio = |row: &Row| row.time_ratio.map(|ratio| (ratio.estimate, ratio.interval().map(half)));
     let served = rows.iter().any(|row| row.requests_per_second.is_some());
+    let (time, label, unit, scale) =
+        if served { ("time_us", "time per request", " µs", 1e6) } else { ("time", "time", " s", 1.0) };
     let quantities: [Quantity; 8] = [
         ("ratio", "time, of the reference's", "", &|row| of_ratio(row).or(Some((1.0, None)))),
-        ("time", if served { "time per request" } else { "time" }, " s", &|row| {
-            Some((row.wall_seconds.median, interval(&row.times)))
+        (time, label, unit, &|row| {
+            Some((scale * row.wall_seconds.median, interval(&row.times).map(|half| scale * half)))
         }),
         ("system", "time in the kernel", " s", &|row| Some((row.system_seconds.median, interval(&row.system_times)))),
         ("minor_faults", "page faults", "", &|row| Some((row.minor_faults as f64, None))),
@@ -168,7 +170,33 @@ mod tests {
         let (low, high) = median_interval(&times).unwrap();
         assert!((base.errors[1] - (high - low) / 2.0).abs() < 1e-12 && (base.values[1] - 0.79).abs() < 1e-9);
         assert_eq!((base.values[4], thp.values[4]), (1.0, 2.0));
+        assert_eq!(explorer.measures[1].unit, " s");
         let page = html(&comparison);
         assert!(page.contains("class=\"explore\"") && page.matches("class=\"run\"").count() == 4 * (1 + 20), "{page}");
+    }
+
+    #[test]
+    fn time_per_request_has_one_unit_in_the_page() {
+        let times: Vec<f64> = (0..10).map(|round| 1e-6 * f64::from(10 + round)).collect();
+        let of =
+            |policy| Row { requests_per_second: Some(7e4), ..row(policy, &times, 1 << 20, None::<(&[f64], usize)>) };
+        let comparison = Comparison {
+            command: "x".into(),
+            seed: 1,
+            rounds: 10,
+            of: 10,
+            end: End::Whole,
+            rows: vec![of("base"), of("thp")],
+            advice: None,
+            notes: vec![],
+        };
+        let explorer = explorer(&comparison).unwrap();
+        let (measure, row) = (&explorer.measures[1], &explorer.rows[0]);
+        assert_eq!(
+            (measure.name, measure.unit, dots(&comparison.rows)[0].unit.as_str()),
+            ("time_us", " µs", "microseconds")
+        );
+        let (low, high) = median_interval(&times).unwrap();
+        assert!((row.values[1] - 14.5).abs() < 1e-9 && (row.errors[1] - 1e6 * (high - low) / 2.0).abs() < 1e-9);
     }
 }
