@@ -221,13 +221,12 @@ impl Naive {
     pub(crate) fn rebuild(&mut self) {
         let mut needed = BTreeSet::new();
         // Mappings are in order, so most need the nodes that the one before needs.
-        let mut last = vec![None; self.levels() + 1];
+        let mut last = BTreeMap::new();
         for ((space, first), mapping) in &self.mappings {
             for level in self.leaf_level(mapping.size)..=self.levels() {
-                let node = Some(self.node(*space, *first, level));
-                if last[level] != node {
-                    last[level] = node;
-                    needed.extend(node);
+                let node = self.node(*space, *first, level);
+                if last.insert(level, node) != Some(node) {
+                    needed.insert(node);
                 }
             }
         }
