@@ -102,18 +102,23 @@ impl From<superpage_linux::Error> for Failure {
 
 fn main() -> ExitCode {
     stop::outlive_file_limit();
-    superpage_output::protect_inputs();
     superpage_sim::watch_memory(sim::limits);
-    let done = with_stack(&parsed).map_or_else(explained, |command| match command.verb {
-        Verb::Sim(verb) => with_stack(&|| verb.run()),
-        Verb::Advise(verb) => with_stack(&|| verb.run()),
-        Verb::Sweep(verb) => with_stack(&|| verb.run()),
-        Verb::Record(verb) => verb.run(),
-        Verb::Trace(verb) => with_stack(&|| verb.run()),
-        Verb::Reproduce(verb) => with_stack(&|| verb.run()),
-        // `run` holds signals back in the one thread that this process has.
-        Verb::Live(verb) => verb.run(),
-        Verb::Pages(verb) => with_stack(&|| verb.run(&Command::command())),
+    let done = with_stack(&parsed).map_or_else(explained, |command| {
+        // Live verbs read and write the journal of settings that they change.
+        if matches!(command.verb, Verb::Sim(_) | Verb::Sweep(_) | Verb::Record(_) | Verb::Trace(_)) {
+            superpage_output::protect_inputs();
+        }
+        match command.verb {
+            Verb::Sim(verb) => with_stack(&|| verb.run()),
+            Verb::Advise(verb) => with_stack(&|| verb.run()),
+            Verb::Sweep(verb) => with_stack(&|| verb.run()),
+            Verb::Record(verb) => verb.run(),
+            Verb::Trace(verb) => with_stack(&|| verb.run()),
+            Verb::Reproduce(verb) => with_stack(&|| verb.run()),
+            // `run` holds signals back in the one thread that this process has.
+            Verb::Live(verb) => verb.run(),
+            Verb::Pages(verb) => with_stack(&|| verb.run(&Command::command())),
+        }
     });
     match done {
         Ok(code) => code,

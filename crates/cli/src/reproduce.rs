@@ -117,6 +117,9 @@ impl Reproduce {
         };
         let programs = self.programs.clone().unwrap_or_else(beside);
         let options = Options { corpus: self.corpus.clone(), long: self.long, programs };
+        if !experiments.iter().any(superpage_reproduce::Experiment::is_live) {
+            superpage_output::protect_inputs();
+        }
         let stop = Stop::catch();
         let report = superpage_reproduce::run(experiments, &options, stop.flag(), &Bars(Mutex::new(None)));
         let mut findings = Vec::new();

@@ -322,6 +322,11 @@ impl Experiment {
         format!("{}/{}", self.paper, self.name)
     }
 
+    /// Whether it runs real programs under the policies of this Linux, and changes its settings.
+    pub fn is_live(&self) -> bool {
+        self.kind == Kind::Live
+    }
+
     /// The paper's name.
     pub fn paper(&self) -> &str {
         &self.paper

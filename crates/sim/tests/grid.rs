@@ -280,5 +280,5 @@ fn folios_are_pages_where_the_machine_has_such_pages() {
         assert_eq!((both.pages[2].1, base.faults - both.faults), (8, 4096 - 8), "{machine}: the largest that fits");
     }
     let wrong = plan(&["zen5".into()], &["mthp:size=2K".into()], &conditions).unwrap_err().to_string();
-    assert!(wrong.contains("zen5") && wrong.contains("2K") && wrong.contains("larger than 4K"), "{wrong}");
+    assert!(wrong.contains("zen5") && wrong.contains("2K") && wrong.contains("above 4K"), "{wrong}");
 }

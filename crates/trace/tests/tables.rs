@@ -131,6 +131,12 @@ fn a_table_of_addresses_is_read() {
     assert!(lines.info().lines);
     let counted = imported("csv", b"address,instructions\n4096,3\n8192,\"4\"\n").unwrap().runs;
     assert_eq!(counted, [Run::new(1, Access::Read, 1, 3), Run::new(2, Access::Read, 1, 4)]);
+    // Of the thread of the row, not of the row before.
+    let table = "address,thread,instructions\n4096,0,1000\n8192,1,1\n4096,0,1000\n12288,2,7\n";
+    let [first, other] = [Run::new(1, Access::Read, 1, 1000), Run::new(2, Access::Read, 1, 1)];
+    assert_eq!(imported("csv", table.as_bytes()).unwrap().runs, [first, other, first, Run::new(3, Access::Read, 1, 7)]);
+    let most = format!("address,instructions\n4096,{}\n", 1u64 << 32);
+    assert!(said("csv", most.as_bytes()).contains("instructions 4294967296, expected at most 4294967295"));
 }
 
 #[test]

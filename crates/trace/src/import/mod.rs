@@ -261,7 +261,11 @@ impl Source for Imported {
                     }
                 }
                 Record::Thread(thread) => threads.next = Some(thread),
-                Record::Instructions(count) => builder.instructions(count),
+                // They are of the thread whose access comes.
+                Record::Instructions(count) => {
+                    threads.follow(builder, batch);
+                    builder.instructions(count);
+                }
                 Record::Run(run) => {
                     threads.follow(builder, batch);
                     builder.close(batch);
