@@ -95,7 +95,7 @@ mod _native {
     /// The version of what this module offers to the package's Python files, which import no other:
     /// superpages/_built.py.
     #[pymodule_export]
-    const INTERFACE: u32 = 4;
+    const INTERFACE: u32 = 5;
 
     /// The names of the built-in machines.
     #[pyfunction]

@@ -248,7 +248,7 @@ class Endless(superpages.Policy):
         while True:
             pass
 if {what == "an array"}:
-    addresses = numpy.arange(1 << 26, dtype=numpy.uint64)
+    addresses = numpy.arange(1 << 26, dtype=numpy.uint64) % numpy.uint64(1 << 22)
     addresses <<= 12
     print("begun", flush=True)
 {INTERRUPTED[what]}
