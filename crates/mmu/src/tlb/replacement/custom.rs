@@ -65,18 +65,21 @@ pub trait CustomState: Debug + Send + Sync {
 
 /// The state of one structure.
 #[derive(Debug)]
-pub(crate) struct Custom(Box<dyn CustomState>);
+pub(crate) struct Custom {
+    state: Box<dyn CustomState>,
+    ways: usize,
+}
 
 impl Custom {
     /// The initial state.
     pub(crate) fn of(custom: &'static CustomReplacement, sets: usize, ways: usize) -> Custom {
-        Custom((custom.make)(custom, sets, ways))
+        Custom { state: (custom.make)(custom, sets, ways), ways }
     }
 }
 
 impl Clone for Custom {
     fn clone(&self) -> Custom {
-        Custom(self.0.copy())
+        Custom { state: self.state.copy(), ..*self }
     }
 }
 
@@ -98,25 +101,27 @@ impl Replace for Custom {
 
     #[inline(never)]
     fn touch(&mut self, set: usize, way: usize, by: Use) {
-        self.0.touch(set, way, by.into());
+        self.state.touch(set, way, by.into());
     }
 
     #[inline(never)]
     fn fill(&mut self, set: usize, way: usize, by: Use) {
-        self.0.fill(set, way, by.into());
+        self.state.fill(set, way, by.into());
     }
 
     #[inline(never)]
     fn victim(&mut self, set: usize, by: Use) -> usize {
-        self.0.victim(set, by.into())
+        let way = self.state.victim(set, by.into());
+        assert!(way < self.ways, "a custom replacement chose way {way} of {}", self.ways);
+        way
     }
 
     fn invalidate(&mut self, set: usize, way: usize) {
-        self.0.invalidate(set, way);
+        self.state.invalidate(set, way);
     }
 
     fn flush(&mut self) {
-        self.0.flush();
+        self.state.flush();
     }
 
     fn validate(&self, _: &[u32]) -> Result<(), String> {
