@@ -167,7 +167,14 @@ pub(super) mod tests {
     use super::*;
     use crate::compare::row::{Labels, Run};
     use crate::compare::statistics::Family;
+    use crate::compare::{Comparison, End};
     use crate::sample::Memory;
+
+    /// A whole comparison of ten rounds.
+    pub(in crate::compare) fn comparison(rows: Vec<Row>) -> Comparison {
+        let (command, notes) = ("x".into(), Vec::new());
+        Comparison { command, seed: 1, rounds: 10, of: 10, end: End::Whole, rows, advice: None, notes }
+    }
 
     /// A row whose time in round r is `times[r]`.
     pub(in crate::compare) fn row(

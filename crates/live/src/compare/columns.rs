@@ -124,8 +124,7 @@ fn ratio(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::End;
-    use crate::compare::advice::tests::row;
+    use crate::compare::advice::tests::{comparison, row};
     use crate::compare::statistics::Spread;
     use superpage_report::Screen;
 
@@ -149,16 +148,7 @@ mod tests {
             wide("mthp:size=64K", Some((&times, 5))),
             wide("promote:age=1s", Some((&times, 5))),
         ];
-        let comparison = Comparison {
-            command: "x".into(),
-            seed: 1,
-            rounds: 10,
-            of: 10,
-            end: End::Whole,
-            rows,
-            advice: None,
-            notes: vec![],
-        };
+        let comparison = comparison(rows);
         let widest = |text: String| text.lines().map(|line| line.chars().count()).max().unwrap();
         let text = Screen::of(100).table(&table(&comparison));
         assert!(text.lines().count() <= 6 && widest(text.clone()) <= 100, "{text}");

@@ -140,8 +140,7 @@ fn over_time(rows: &[Row]) -> Option<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::End;
-    use crate::compare::advice::tests::row;
+    use crate::compare::advice::tests::{comparison, row};
 
     #[test]
     fn the_rows_have_their_ratios_and_half_intervals() {
@@ -151,16 +150,7 @@ mod tests {
             row("base", &times, 1 << 20, None::<(&[f64], usize)>),
             row("thp", &fast, 2 << 20, Some((&times[..], 2))),
         ];
-        let comparison = Comparison {
-            command: "x".into(),
-            seed: 1,
-            rounds: 10,
-            of: 10,
-            end: End::Whole,
-            rows,
-            advice: None,
-            notes: vec![],
-        };
+        let comparison = comparison(rows);
         let explorer = explorer(&comparison).unwrap();
         // Nothing was counted, so that there are no measures of misses.
         let names: Vec<&str> = explorer.measures.iter().map(|measure| measure.name).collect();
@@ -180,16 +170,7 @@ mod tests {
         let times: Vec<f64> = (0..10).map(|round| 1e-6 * f64::from(10 + round)).collect();
         let of =
             |policy| Row { requests_per_second: Some(7e4), ..row(policy, &times, 1 << 20, None::<(&[f64], usize)>) };
-        let comparison = Comparison {
-            command: "x".into(),
-            seed: 1,
-            rounds: 10,
-            of: 10,
-            end: End::Whole,
-            rows: vec![of("base"), of("thp")],
-            advice: None,
-            notes: vec![],
-        };
+        let comparison = comparison(vec![of("base"), of("thp")]);
         let explorer = explorer(&comparison).unwrap();
         let (measure, row) = (&explorer.measures[1], &explorer.rows[0]);
         assert_eq!(

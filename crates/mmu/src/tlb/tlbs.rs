@@ -608,7 +608,10 @@ impl Tlbs {
                 return wrong(&format!("the TLB does not hold this size, {pte:?}"));
             }
             C::validate(cache, entry, covered.start, mappings, joins).or_else(|what| wrong(&what))?;
-            let holds = |outer: &Tlb| on_entries!(&outer.entries, cache => covered.clone().all(|number| cache.find_of(sibling, number, id).is_some()));
+            let holds = |outer: &Tlb| {
+                let mut covered = covered.clone();
+                on_entries!(&outer.entries, cache => covered.all(|number| cache.find_of(sibling, number, id).is_some()))
+            };
             let must =
                 |outer: &&Tlb| outer.size_levels >> pte.size_level() & 1 != 0 && outer.encloses >> index & 1 != 0;
             if !self.all.iter().filter(must).all(holds) {
