@@ -173,7 +173,7 @@ const ANSWERS: [&str; 6] = ["", "threshold=4/8", "sizes=64K+2M", "promote=never"
 fn cases() -> ProptestConfig {
     let asked = std::env::var_os("PROPTEST_CASES").is_some();
     let usual = ProptestConfig::default();
-    ProptestConfig { cases: if asked { usual.cases } else { 24 }, ..usual }
+    ProptestConfig { cases: if asked { usual.cases } else { 12 }, ..usual }
 }
 
 proptest! {

@@ -368,7 +368,7 @@ fn check(machine: &Machine, siblings: u32, seed: u64, steps: &[u8]) -> [u64; 3] 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn cores_count_as_naive_ones(
