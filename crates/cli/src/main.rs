@@ -15,6 +15,8 @@ mod pages;
 mod progress;
 mod record;
 mod reproduce;
+#[cfg(test)]
+mod shown;
 mod sim;
 mod simpoint;
 mod stop;
