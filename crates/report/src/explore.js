@@ -6,7 +6,7 @@ for (const section of document.querySelectorAll("section.explore")) {
     panels = section.querySelector(".panels");
   const { dims, measures, rows } = data;
   const values = dims.length + 1,
-    errors = values + measures.length;
+    intervals = values + measures.length;
   const several = dims.map((dim, at) => at).filter(at => dims[at].values.length > 1);
   const numbered = several.filter(at => dims[at].numbers);
 
@@ -112,7 +112,7 @@ for (const section of document.querySelectorAll("section.explore")) {
       group.means = group.sums.map((sum, at) =>
         measures[of[at]].ratio ? Math.exp(sum / group.count) : sum / group.count,
       );
-      group.errors = of.map(measure => (group.count === 1 ? (group.row[errors + measure] ?? null) : null));
+      group.intervals = of.map(measure => (group.count === 1 ? group.row[intervals + measure] : null));
     }
     // Incomplete means are marked and excluded from the front.
     const most = d3.max(groups.values(), group => group.count);
@@ -127,13 +127,13 @@ for (const section of document.querySelectorAll("section.explore")) {
       ...of.map(
         (measure, at) =>
           `${measures[measure].label}: ${written(measure, group.means[at])}` +
-          (group.errors[at] ? ` ± ${written(measure, group.errors[at])}` : ""),
+          (group.intervals[at] ? ` (${group.intervals[at].map(end => written(measure, end)).join(" to ")})` : ""),
       ),
       ...(group.count > 1 ? [`mean of ${group.count} rows`] : []),
       ...(group.part ? [`${group.part.trim()}: the others ended early, or have no such value`] : []),
       ...(group.complete ? [] : ["?: the kernel's part is not known"]),
     ].join("\n");
-  const ends = (group, at) => [group.means[at] - (group.errors[at] ?? 0), group.means[at] + (group.errors[at] ?? 0)];
+  const ends = (group, at) => group.intervals[at] ?? [group.means[at], group.means[at]];
 
   // --- pictures ---
   const style = getComputedStyle(panels);
@@ -206,7 +206,7 @@ for (const section of document.querySelectorAll("section.explore")) {
           Plot.ruleX(baseline(measure), { stroke: "currentColor" }),
           Plot.dot(dots, { x: group => group.means[0], y, ...fx, r: 3, fill: y }),
           Plot.ruleY(
-            groups.concat(dots).filter(group => group.errors[0]),
+            groups.concat(dots).filter(group => group.intervals[0]),
             { x1: group => ends(group, 0)[0], x2: group => ends(group, 0)[1], y, ...fx },
           ),
           Plot.tip(
@@ -265,11 +265,11 @@ for (const section of document.querySelectorAll("section.explore")) {
             strokeOpacity: 0.6,
           }),
           Plot.ruleX(
-            groups.filter(group => group.errors[1]),
+            groups.filter(group => group.intervals[1]),
             { x, y1: group => ends(group, 1)[0], y2: group => ends(group, 1)[1], ...fy, stroke: name },
           ),
           Plot.ruleY(
-            groups.filter(group => group.errors[0]),
+            groups.filter(group => group.intervals[0]),
             { y, x1: group => ends(group, 0)[0], x2: group => ends(group, 0)[1], ...fy, stroke: name },
           ),
           Plot.dot(groups, { x, y, ...fy, fill: name, r: group => (best.includes(group) ? 6 : 4) }),
@@ -326,7 +326,7 @@ for (const section of document.querySelectorAll("section.explore")) {
           Plot.ruleY(baseline(measure), { stroke: "currentColor", strokeOpacity: 0.5 }),
           Plot.line(groups, { x, y, ...fy, stroke: name, z: group => group.of[0], sort: group => group.of[1] }),
           Plot.ruleX(
-            groups.filter(group => group.errors[0]),
+            groups.filter(group => group.intervals[0]),
             { x, y1: group => ends(group, 0)[0], y2: group => ends(group, 0)[1], ...fy, stroke: name },
           ),
           Plot.dot(groups, { x, y, ...fy, fill: name }),
@@ -414,11 +414,11 @@ for (const section of document.querySelectorAll("section.explore")) {
   const csv = () => {
     const head = [
       ...dims.map(dim => dim.name),
-      ...measures.flatMap(measure => [measure.name, measure.name + "_error"]),
+      ...measures.flatMap(measure => [measure.name, measure.name + "_low", measure.name + "_high"]),
     ];
     const line = row => [
       ...dims.map((dim, at) => dim.values[row[at]]),
-      ...measures.flatMap((_, at) => [row[values + at] ?? "", row[errors + at] ?? ""]),
+      ...measures.flatMap((_, at) => [row[values + at] ?? "", ...(row[intervals + at] ?? ["", ""])]),
     ];
     return (
       [head, ...rows.filter(passes).map(line)]

@@ -57,8 +57,8 @@ pub struct ExploredRow {
     pub complete: bool,
     /// The value of each measure; `NaN` where there is none.
     pub values: Vec<f64>,
-    /// Half the width of the 95 % interval of each; `NaN` where it is exact or unknown.
-    pub errors: Vec<f64>,
+    /// The 95 % interval of each, from low to high; none where it is exact or unknown.
+    pub intervals: Vec<Option<(f64, f64)>>,
 }
 
 /// Below this a whole `f64` is exact: 2^53.
@@ -74,7 +74,11 @@ impl ExploredRow {
         };
         let chosen = self.chosen.iter().map(|value| json!(value));
         let head = chosen.chain([json!(u8::from(self.complete))]);
-        Value::from_iter(head.chain(self.values.iter().chain(&self.errors).map(number)))
+        let interval = |interval: &Option<(f64, f64)>| match interval {
+            Some((low, high)) => json!([number(low), number(high)]),
+            None => Value::Null,
+        };
+        Value::from_iter(head.chain(self.values.iter().map(number)).chain(self.intervals.iter().map(interval)))
     }
 }
 
@@ -144,14 +148,14 @@ mod tests {
                 chosen: vec![0],
                 complete: true,
                 values: vec![123456.0, 0.1 + 0.2, 9e15],
-                errors: vec![f64::NAN, f64::INFINITY, 0.5],
+                intervals: vec![None, Some((0.1, 0.75)), None],
             }],
             0,
         );
         let explorer = explorer.unwrap();
         let html = explorer.html("Rows", "");
         assert!(
-            html.contains("[[0,1,123456,0.30000000000000004,9000000000000000,null,null,0.5]]")
+            html.contains("[[0,1,123456,0.30000000000000004,9000000000000000,null,[0.1,0.75],null]]")
                 && html.matches("</script>").count() == 1,
             "{html}"
         );

@@ -75,7 +75,7 @@ fn explorer(report: &Report) -> Option<Explorer> {
         };
         let chosen = axes.iter_mut().zip(AXES).map(|axis| place(axis, finding)).collect();
         let values = vec![here / paper, paper, here];
-        Some(ExploredRow { chosen, complete: true, values, errors: vec![f64::NAN; 3] })
+        Some(ExploredRow { chosen, complete: true, values, intervals: vec![None; 3] })
     };
     let rows: Vec<ExploredRow> = report.findings().filter_map(row).collect();
     // Percentages, counts and cycles have no common mean: at first there is one quantity, that of

@@ -127,6 +127,13 @@ pub fn errors(row: &Row) -> Values {
     std::array::from_fn(|at| (QUANTITIES[at].error)(row).map_or(f32::NAN, |error| error as f32))
 }
 
+/// The intervals that lie this far around values, as a page has them; none where an error is not
+/// known.
+pub fn intervals(values: &[f64], errors: impl IntoIterator<Item = f32>) -> Vec<Option<(f64, f64)>> {
+    let around = |(value, error): (&f64, f64)| error.is_finite().then_some((value - error, value + error));
+    values.iter().zip(numbers(errors)).map(around).collect()
+}
+
 /// Them as a page has them: the shortest decimals that are these numbers, 9 digits at most. As
 /// `f64` they would be written with 17.
 pub fn numbers(values: impl IntoIterator<Item = f32>) -> Vec<f64> {

@@ -1,6 +1,6 @@
 //! Rows as a page: to explore, and over time where they have series.
 
-use crate::quantities::{QUANTITIES, errors, numbers, values};
+use crate::quantities::{QUANTITIES, errors, intervals, numbers, values};
 use crate::{Certainty, Row, Sample};
 use superpage_report::{Axis, ExploredAxis, ExploredRow, Explorer, Figure, Kind, Point, Series, escape, page, prose};
 
@@ -42,11 +42,12 @@ fn explorer(rows: &[Row], certainty: &Certainty) -> Option<Explorer> {
                     axis.values.len() - 1
                 })
             };
+            let values = numbers(values(row, base));
             explored.push(ExploredRow {
                 chosen: axes.iter_mut().zip(AXES).map(number).collect(),
                 complete: row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact),
-                values: numbers(values(row, base)),
-                errors: numbers(errors(row)),
+                intervals: intervals(&values, errors(row)),
+                values,
             });
         }
     }

@@ -5,7 +5,7 @@ use crate::file::Bundle;
 use crate::merge::{Brief, Merged};
 use std::collections::{BTreeMap, HashMap};
 use superpage_report::{ExploredAxis, ExploredRow, Explorer, Measure};
-use superpage_sim::quantities::{QUANTITIES, numbers};
+use superpage_sim::quantities::{QUANTITIES, intervals, numbers};
 
 /// The most rows of a page: some 200 bytes each. Of more, means over an axis are shown.
 const ROWS: usize = 30_000;
@@ -22,11 +22,10 @@ pub(crate) fn rows(plan: &Plan, merged: &Merged) -> Vec<ExploredRow> {
         let row = merged.rows[merged.place(plan, &point)];
         (sweep.chosen(number), row)
     });
-    let explored = |(chosen, row): (Vec<usize>, Brief)| ExploredRow {
-        chosen,
-        complete: row.whole,
-        values: numbers(row.values),
-        errors: numbers(row.errors),
+    let explored = |(chosen, row): (Vec<usize>, Brief)| {
+        let values = numbers(row.values);
+        let intervals = intervals(&values, row.errors);
+        ExploredRow { chosen, complete: row.whole, values, intervals }
     };
     let mut rows: Vec<ExploredRow> = all.filter(|(_, row)| row.ended).map(explored).collect();
     if sweep.bundles().iter().any(Bundle::sets) {
@@ -50,7 +49,7 @@ fn over_first(plan: &Plan, merged: &Merged, rows: &mut [ExploredRow]) {
         let first: Vec<usize> = first.map(|(value, bundle)| if bundle.sets() { 0 } else { *value }).collect();
         let of = |chosen: &Vec<usize>| seconds.get(chosen).copied().unwrap_or(f64::NAN);
         row.values.insert(0, of(&first) / of(&row.chosen));
-        row.errors.insert(0, f64::NAN);
+        row.intervals.insert(0, None);
     }
 }
 
@@ -101,7 +100,7 @@ fn means_over(axis: usize, measures: &[Measure], rows: Vec<ExploredRow>) -> Vec<
         };
         let values = numbers(measures.iter().enumerate().map(|measure| of(measure) as f32));
         let complete = rows.iter().all(|row| row.complete);
-        ExploredRow { chosen, complete, values, errors: vec![f64::NAN; measures.len()] }
+        ExploredRow { chosen, complete, values, intervals: vec![None; measures.len()] }
     };
     groups.into_iter().map(mean).collect()
 }
@@ -146,7 +145,8 @@ mod tests {
         let last = rows.last().unwrap();
         assert!(!last.complete && rows[0].complete);
         assert_eq!((measures[0].name, (1000.0 * last.values[0]).round(), last.values[1]), ("speedup", 1333.0, 1.0));
-        assert_eq!(((100.0 * last.errors[0]).round(), rows[0].errors[0].is_nan()), (1.0, true));
+        let (low, high) = last.intervals[0].unwrap();
+        assert_eq!(((100.0 * (high - low)).round(), rows[0].intervals[0]), (2.0, None));
         // Of 0 over 0 there is no value.
         assert!(last.values[2].is_nan());
     }
@@ -175,7 +175,7 @@ mod tests {
             chosen: vec![policy, stream],
             complete: stream == 0,
             values: vec![value, value],
-            errors: vec![0.5, 0.5],
+            intervals: vec![Some((0.5, 1.5)); 2],
         };
         let rows = vec![row(0, 0, 1.0), row(0, 1, 4.0), row(1, 0, 1.0)];
         let means = means_over(1, &[measure(true), measure(false)], rows);

@@ -33,7 +33,7 @@ pub fn html(comparison: &Comparison) -> String {
         let notes: String = comparison.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
         let _ = write!(main, "<ul class=\"notes\">\n{notes}</ul>\n");
     }
-    let below = "<p class=\"made\">Medians; strokes are intervals, drawn evenly around the value.</p>";
+    let below = "<p class=\"made\">Medians; strokes are 95 % intervals.</p>";
     main += &explorer(comparison).map_or(String::new(), |explorer| explorer.html("The rows", below));
     for (index, figure) in dots(&comparison.rows).iter().enumerate() {
         main += &figure.html(&format!("runs{index}"));
@@ -68,21 +68,22 @@ fn dots(rows: &[Row]) -> Vec<Dots> {
 /// The rows to explore, a row for each policy: medians, with the intervals that are known.
 fn explorer(comparison: &Comparison) -> Option<Explorer> {
     let rows = &comparison.rows;
-    let half = |(low, high): (f64, f64)| (high - low) / 2.0;
-    let interval = |values: &[f64]| median_interval(values).map(half);
-    type Known = (f64, Option<f64>);
+    type Known = (f64, Option<(f64, f64)>);
     type Quantity<'a> = (&'static str, &'a str, &'static str, &'a dyn Fn(&Row) -> Option<Known>);
     let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    let of_ratio = |row: &Row| row.time_ratio.map(|ratio| (ratio.estimate, ratio.interval().map(half)));
+    let of_ratio = |row: &Row| row.time_ratio.map(|ratio| (ratio.estimate, ratio.interval()));
     let served = rows.iter().any(|row| row.requests_per_second.is_some());
     let (time, label, unit, scale) =
         if served { ("time_us", "time per request", " µs", 1e6) } else { ("time", "time", " s", 1.0) };
     let quantities: [Quantity; 8] = [
         ("ratio", "time, of the reference's", "", &|row| of_ratio(row).or(Some((1.0, None)))),
         (time, label, unit, &|row| {
-            Some((scale * row.wall_seconds.median, interval(&row.times).map(|half| scale * half)))
+            let interval = median_interval(&row.times).map(|(low, high)| (scale * low, scale * high));
+            Some((scale * row.wall_seconds.median, interval))
         }),
-        ("system", "time in the kernel", " s", &|row| Some((row.system_seconds.median, interval(&row.system_times)))),
+        ("system", "time in the kernel", " s", &|row| {
+            Some((row.system_seconds.median, median_interval(&row.system_times)))
+        }),
         ("minor_faults", "page faults", "", &|row| Some((row.minor_faults as f64, None))),
         ("peak_rss", "memory at its peak", " MB", &|row| Some((megabytes(row.peak_rss_bytes), None))),
         ("dtlb_load_misses", "misses of loads in the data TLB", "", &|row| Some((row.dtlb_load_misses? as f64, None))),
@@ -108,7 +109,7 @@ fn explorer(comparison: &Comparison) -> Option<Explorer> {
             chosen: vec![number],
             complete: true,
             values: values().map(|known| known.map_or(f64::NAN, |(value, _)| value)).collect(),
-            errors: values().map(|known| known.and_then(|(_, error)| error).unwrap_or(f64::NAN)).collect(),
+            intervals: values().map(|known| known?.1).collect(),
         }
     });
     Explorer::new(vec![policies], measures.collect(), explored.collect(), 0)
@@ -143,7 +144,7 @@ mod tests {
     use crate::compare::advice::tests::{comparison, row};
 
     #[test]
-    fn the_rows_have_their_ratios_and_half_intervals() {
+    fn the_rows_have_their_ratios_and_intervals() {
         let times: Vec<f64> = (0..10).map(|round| 0.7 + 0.02 * f64::from(round)).collect();
         let fast: Vec<f64> = times.iter().map(|time| time / 2.0).collect();
         let rows = vec![
@@ -156,9 +157,11 @@ mod tests {
         let names: Vec<&str> = explorer.measures.iter().map(|measure| measure.name).collect();
         assert_eq!(names, ["ratio", "time", "system", "minor_faults", "peak_rss"]);
         let [base, thp] = &explorer.rows[..] else { panic!("two policies") };
-        assert!((thp.values[0] - 0.5).abs() < 1e-9 && base.values[0] == 1.0 && base.errors[0].is_nan());
-        let (low, high) = median_interval(&times).unwrap();
-        assert!((base.errors[1] - (high - low) / 2.0).abs() < 1e-12 && (base.values[1] - 0.79).abs() < 1e-9);
+        assert!((thp.values[0] - 0.5).abs() < 1e-9 && base.values[0] == 1.0 && base.intervals[0].is_none());
+        let found = comparison.rows[1].time_ratio.unwrap();
+        assert_eq!(thp.intervals[0], Some((found.low, found.high)));
+        assert_eq!(base.intervals[1], median_interval(&times));
+        assert!((base.values[1] - 0.79).abs() < 1e-9);
         assert_eq!((base.values[4], thp.values[4]), (1.0, 2.0));
         assert_eq!(explorer.measures[1].unit, " s");
         let page = html(&comparison);
@@ -178,6 +181,7 @@ mod tests {
             ("time_us", " µs", "microseconds")
         );
         let (low, high) = median_interval(&times).unwrap();
-        assert!((row.values[1] - 14.5).abs() < 1e-9 && (row.errors[1] - 1e6 * (high - low) / 2.0).abs() < 1e-9);
+        assert!((row.values[1] - 14.5).abs() < 1e-9);
+        assert_eq!(row.intervals[1], Some((1e6 * low, 1e6 * high)));
     }
 }
