@@ -461,15 +461,17 @@ fn what_reaches_into_other_programs_is_left_out_unless_it_is_asked_for() {
     let (considerate, everybody, chosen) = (told(&[]), told(&["--system-wide"]), told(&["--policy", "thp"]));
     let _ = service.kill();
     let _ = service.wait();
-    let left_out = "thp is left out: it changes settings of the whole system, and other programs run: ";
+    let left_out = " left out: each changes settings of the whole system, and other programs run: ";
     // The three largest are: a build beside this one may have larger ones.
     let named = considerate.0.contains(&format!("({}, 1", service.id()));
     assert!(
-        considerate.0.contains(left_out) && (named || considerate.0.contains(" more; --system-wide")),
+        considerate.0.matches(left_out).count() == 1
+            && considerate.0.contains("- thp, ")
+            && (named || considerate.0.contains(" more; superpage compare --system-wide")),
         "{considerate:?}"
     );
     // What was not tried is said where the advice is.
-    assert!(considerate.0.contains("policies were not tried, as said below"), "{}", considerate.0);
+    assert!(considerate.0.contains("; not compared, as said below: thp, "), "{}", considerate.0);
     for (stdout, stderr) in [everybody, chosen] {
         assert!(!stdout.contains("left out: it changes"), "{stdout}");
         assert!(stderr.contains("settings of the whole system are changed in the runs of thp"), "{stderr}");

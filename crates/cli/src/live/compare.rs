@@ -13,6 +13,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use superpage_linux::settings::System;
 use superpage_live::Policy;
+use superpage_live::compare::statistics::rounds_needed;
 use superpage_live::compare::{
     Advice, At, Comparison, End, MemoryState, Options, Output, Reaches, Server, Watch, With, compare_with, did_table,
     export, html, settings, table,
@@ -30,9 +31,7 @@ pub(crate) struct Compare {
     #[arg(long = "policy", value_name = "POLICY", value_parser = super::run::policy)]
     policies: Vec<Policy>,
 
-    /// The number of measured rounds; in each, every policy runs once [default: 10, with --adaptive
-    /// at most 50]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, help = runs_help(), value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
 
     /// Run policies that are surely slower than now and than the best no more, and end once every
@@ -205,6 +204,16 @@ pub(super) enum Format {
     Table,
     /// One array with one object per policy
     Json,
+}
+
+fn runs_help() -> String {
+    format!(
+        "The number of measured rounds; in each, every policy runs once. Intervals, and so advice, need {} with one \
+         policy besides now, {} with two, {} with five [default: 10, with --adaptive at most 50]",
+        rounds_needed(1),
+        rounds_needed(2),
+        rounds_needed(5)
+    )
 }
 
 fn after_help() -> String {

@@ -146,8 +146,12 @@ impl Try {
                 eprintln!("superpage: {name}: {why} after {rounds} of {of} rounds (-r {of} for all of them)");
             }
             ended = comparison.end == End::Stopped;
-            // They are of this machine, so that those of the last program stand for all.
-            notes.clone_from(&comparison.notes);
+            for note in &comparison.notes {
+                match notes.iter_mut().find(|(known, _): &&mut (String, Vec<String>)| known == note) {
+                    Some((_, programs)) => programs.push(name.clone()),
+                    None => notes.push((note.clone(), vec![name.clone()])),
+                }
+            }
             match self.format {
                 Format::Table if comparison.rounds == 0 => {}
                 Format::Table => print(shown(*program, &comparison, Screen::stdout(self.wide)))?,
@@ -157,6 +161,7 @@ impl Try {
                 break;
             }
         }
+        let notes = said_once(notes);
         match self.format {
             Format::Table => {
                 let screen = Screen::stdout(self.wide);
@@ -170,6 +175,15 @@ impl Try {
         }
         Ok(if ended { stop.status() } else { ExitCode::SUCCESS })
     }
+}
+
+/// Notes, each with the programs that it is of: most are of this machine, so of all of them.
+fn said_once(notes: Vec<(String, Vec<String>)>) -> Vec<String> {
+    let all = notes.iter().map(|(_, programs)| programs.len()).max().unwrap_or(0);
+    let said = |(note, programs): (String, Vec<String>)| {
+        if programs.len() == all { note } else { format!("{}: {note}", programs.join(", ")) }
+    };
+    notes.into_iter().map(said).collect()
 }
 
 /// The comparison of one program, with what it says in a sentence.

@@ -25,8 +25,34 @@ pub struct Advice {
 /// The smallest difference of memory that counts.
 const LESS: f64 = 0.99;
 
-/// What `rows` advise: the reference first, at least one.
-pub(super) fn advise(rows: &[Row]) -> Advice {
+/// What `rows` advise: the reference first, at least one. The policies in `left_out` were not
+/// compared, so that nothing is said of them but that.
+pub(super) fn advise(rows: &[Row], left_out: &[String]) -> Advice {
+    let mut advice = of_compared(rows, if left_out.is_empty() { Among::All } else { Among::Some });
+    if !left_out.is_empty() {
+        advice.sentence += &format!("; not compared, as said below: {}", left_out.join(", "));
+    }
+    advice
+}
+
+/// Whether all policies that were asked for are compared.
+#[derive(Clone, Copy)]
+enum Among {
+    All,
+    Some,
+}
+
+impl Among {
+    /// The reference is best.
+    fn stay(self, reference: &str) -> String {
+        match self {
+            Among::All => format!("stay with {reference}"),
+            Among::Some => format!("of what was compared nothing is surely better than {reference}"),
+        }
+    }
+}
+
+fn of_compared(rows: &[Row], among: Among) -> Advice {
     let (reference, others) = rows.split_first().expect("the reference always runs");
     let ratio = |row: &Row| row.time_ratio.expect("every row but the first has one");
     let Some(level) = others.iter().map(|row| ratio(row).level).reduce(f64::min) else {
@@ -50,7 +76,7 @@ pub(super) fn advise(rows: &[Row]) -> Advice {
     }
     let reached: Vec<&Row> = comparable.into_iter().filter(|row| row.reached != Some(false)).collect();
     if reached.is_empty() {
-        let sentence = format!("stay with {name}: no policy reached anything of this program's memory");
+        let sentence = format!("{}: no policy reached anything of this program's memory", among.stay(name));
         return Advice { policy: Some(name.clone()), sentence };
     }
     if others.iter().any(|row| !ratio(row).sure) {
@@ -68,7 +94,7 @@ pub(super) fn advise(rows: &[Row]) -> Advice {
     let mut faster: Vec<&Row> = faster.collect();
     faster.sort_by(|a, b| ratio(a).estimate.total_cmp(&ratio(b).estimate));
     let Some(&best) = faster.first() else {
-        return Advice { policy: Some(reference.policy.clone()), sentence: stay(reference, &reached) };
+        return Advice { policy: Some(reference.policy.clone()), sentence: stay(reference, &reached, among) };
     };
     let mut chosen = best;
     for row in faster.iter().filter(|row| ratio(row).estimate <= ratio(best).high) {
@@ -117,7 +143,7 @@ pub(super) fn as_far(rows: &[Row]) -> Option<String> {
 }
 
 /// The reference, and why.
-fn stay(reference: &Row, others: &[&Row]) -> String {
+fn stay(reference: &Row, others: &[&Row], among: Among) -> String {
     let ratios = || others.iter().filter_map(|row| row.time_ratio.map(|ratio| (row, ratio)));
     let slower: Vec<String> = ratios()
         .filter(|(_, ratio)| ratio.differs())
@@ -127,16 +153,40 @@ fn stay(reference: &Row, others: &[&Row]) -> String {
         })
         .collect();
     let smallest = ratios().map(|(_, ratio)| ratio.resolution()).fold(0.0, f64::max);
-    let seen = format!("the smallest effect that could have been seen is {}", percent(smallest));
+    let stay = among.stay(&reference.policy);
+    let seen = if smallest > 1.0 {
+        let which = if slower.is_empty() { "any" } else { "another" };
+        format!("this machine is too busy to see {which} effect: compare while it is quiet")
+    } else {
+        let (smallest, level) = (percent(smallest), percent(LEVEL));
+        format!("the smallest effect that could have been seen is {smallest}, {level} sure")
+    };
     if slower.is_empty() {
-        return format!("no difference was found; stay with {} ({seen}, {} sure)", reference.policy, percent(LEVEL));
+        return format!("no difference was found; {stay} ({seen})");
     }
-    format!(
-        "stay with {}: no policy is surely faster, {}; {seen}, {} sure",
-        reference.policy,
-        slower.join(", "),
-        percent(LEVEL)
-    )
+    format!("{stay}: no policy is surely faster, {}; {seen}", slower.join(", "))
+}
+
+/// A sentence if the ratio of a row and the medians of its times are on different sides of the
+/// reference, both as they are shown.
+pub(super) fn other_side(rows: &[Row]) -> Option<String> {
+    let reference = rows.first()?;
+    let shown = |ratio: f64| (1e3 * (ratio - 1.0)).round();
+    let differs = |row: &&Row| {
+        let (Some(ratio), Some(verdict)) = (row.time_ratio, row.verdict) else { return false };
+        let medians = row.wall_seconds.median / reference.wall_seconds.median;
+        !matches!(verdict, Verdict::SettingsDiffered | Verdict::StatusesDiffer)
+            && shown(medians) * shown(ratio.estimate) < 0.0
+    };
+    let names: Vec<&str> = rows.iter().filter(differs).map(|row| row.policy.as_str()).collect();
+    let name = &reference.policy;
+    (!names.is_empty()).then(|| {
+        format!(
+            "time / {name} of {} says otherwise than the medians: it compares the two runs of each round, so that it \
+             depends less on how the machine changes between rounds",
+            names.join(", ")
+        )
+    })
 }
 
 /// What `row` needs compared with `other`: "for 12 % more memory".
@@ -212,7 +262,7 @@ pub(super) mod tests {
             let times: Vec<f64> = base.iter().enumerate().map(|(round, time)| time * factor * vary(round)).collect();
             rows.push(row(name, &times, *memory, Some((&base, policies.len()))));
         }
-        advise(&rows)
+        advise(&rows, &[])
     }
 
     #[test]
@@ -271,17 +321,17 @@ pub(super) mod tests {
             "{said}"
         );
         rows[2].tell("nothing".into(), Some(false), None);
-        let advice = advise(&rows);
+        let advice = advise(&rows, &[]);
         assert_eq!(advice.policy.as_deref(), Some("now"));
         assert_eq!(advice.sentence, "stay with now: no policy reached anything of this program's memory");
         // Where it is not known whether it reached anything, the time counts; and the others are
         // not forgotten.
         rows[1].tell(String::new(), None, None);
         assert_eq!(rows[1].verdict, Some(Verdict::Faster));
-        assert_eq!(advise(&rows).policy.as_deref(), Some("promote"));
+        assert_eq!(advise(&rows, &[]).policy.as_deref(), Some("promote"));
         rows[1].tell(String::new(), Some(false), None);
         rows[2].tell(String::new(), Some(true), None);
-        let advice = advise(&rows);
+        let advice = advise(&rows, &[]);
         assert_eq!((advice.policy.as_deref(), rows[2].verdict), (Some("now"), Some(Verdict::Slower)));
         assert!(advice.sentence.contains("thp takes 20 % more time") && !advice.sentence.contains("promote"));
     }
@@ -299,11 +349,11 @@ pub(super) mod tests {
         rows[1].tell(String::new(), Some(true), None);
         rows[2].tell(String::new(), Some(true), None);
         assert_eq!((rows[1].verdict, rows[2].verdict), (Some(Verdict::SettingsDiffered), Some(Verdict::Faster)));
-        assert_eq!(advise(&rows).policy.as_deref(), Some("base"));
+        assert_eq!(advise(&rows, &[]).policy.as_deref(), Some("base"));
         // Without a reference nothing can be compared.
         rows[0].settings_differed = 1;
         rows[2].tell(String::new(), Some(true), Some(Verdict::SettingsDiffered));
-        let advice = advise(&rows);
+        let advice = advise(&rows, &[]);
         assert_eq!((advice.policy.as_deref(), rows[2].verdict), (None, Some(Verdict::SettingsDiffered)));
         assert!(advice.sentence.starts_with("settings of this system differed while now was measured"), "{advice:?}");
     }
@@ -315,7 +365,7 @@ pub(super) mod tests {
         let mut rows =
             vec![row("now", &base, 1 << 20, None::<(&[f64], usize)>), row("thp", &less, 1 << 20, Some((&base, 1)))];
         rows[1].tell(String::new(), Some(true), Some(Verdict::StatusesDiffer));
-        let advice = advise(&rows);
+        let advice = advise(&rows, &[]);
         assert_eq!(advice.policy, None);
         assert!(advice.sentence.ends_with("no advice; see what fails"), "{advice:?}");
     }
@@ -325,6 +375,60 @@ pub(super) mod tests {
         let advice = advice(3, &[("thp", 0.5, 0.001, 100 << 20)]);
         assert_eq!(advice.policy, None);
         assert!(advice.sentence.ends_with("75 % sure together; 6 runs are the least for 95 %"), "{}", advice.sentence);
-        assert_eq!(advise(&[row("now", &[1.0], 1, None::<(&[f64], usize)>)]).policy, None);
+        assert_eq!(advise(&[row("now", &[1.0], 1, None::<(&[f64], usize)>)], &[]).policy, None);
+    }
+
+    #[test]
+    fn what_was_left_out_is_not_compared() {
+        let base: Vec<f64> = (0..10).map(|round| 1.0 + 0.01 * f64::from(round)).collect();
+        let of = |factor: f64| {
+            let times: Vec<f64> = base.iter().map(|time| factor * time).collect();
+            let mut rows = vec![row("now", &base, 1 << 20, None::<(&[f64], usize)>)];
+            rows.push(row("base", &times, 1 << 20, Some((&base, 1))));
+            rows[1].tell(String::new(), Some(true), None);
+            rows
+        };
+        let left_out = ["thp", "hugetlb"].map(String::from);
+        for factor in [1.0, 1.2] {
+            let said = advise(&of(factor), &left_out).sentence;
+            assert!(!said.contains("stay with"), "{said}");
+            assert!(said.contains("of what was compared nothing is surely better than now"), "{said}");
+            assert!(said.ends_with("; not compared, as said below: thp, hugetlb"), "{said}");
+        }
+        let mut rows = of(1.0);
+        rows[1].tell(String::new(), Some(false), None);
+        let said = advise(&rows, &left_out).sentence;
+        assert!(
+            said.starts_with("of what was compared nothing is surely better than now: no policy reached"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn an_effect_of_more_than_all_time_is_no_resolution() {
+        let said = advice(10, &[("thp", 1.0, 0.215, 1 << 20)]).sentence;
+        assert!(
+            said.contains("stay with now (this machine is too busy to see any effect") && !said.contains('%'),
+            "{said}"
+        );
+        let said = advice(10, &[("thp", 1.0, 0.215, 1 << 20), ("base", 1.5, 0.001, 1 << 20)]).sentence;
+        assert!(said.contains("base takes 50 % more time") && said.contains("to see another effect"), "{said}");
+    }
+
+    #[test]
+    fn a_ratio_that_contradicts_the_medians_is_explained() {
+        // Slower in seven of nine rounds, and the median is less.
+        let now = [1.0, 1.1, 1.2, 1.3, 2.0, 2.1, 2.2, 2.3, 2.4];
+        let thp = [1.05, 1.15, 1.25, 1.35, 1.4, 2.2, 2.3, 2.4, 2.5];
+        let of = |thp: &[f64]| {
+            let mut rows = vec![row("now", &now, 1, None::<(&[f64], usize)>), row("thp", thp, 1, Some((&now, 1)))];
+            rows[1].tell(String::new(), Some(true), None);
+            rows
+        };
+        let rows = of(&thp);
+        assert!(rows[1].wall_seconds.median < 2.0 && rows[1].time_ratio.unwrap().estimate > 1.0);
+        assert!(other_side(&rows).unwrap().starts_with("time / now of thp says otherwise than the medians: it "));
+        assert_eq!(other_side(&of(&now.map(|time| 1.1 * time))), None);
+        assert_eq!(other_side(&of(&now)), None);
     }
 }

@@ -42,16 +42,16 @@ impl Entry {
     }
 }
 
-/// The policies that are supported here, the reference first, each tried once. A line goes to
-/// `notes` for each of the others, whose number is returned too.
+/// The policies that are supported here, the reference first, each tried once, and the names of the
+/// others. `notes` says why these are left out.
 ///
-/// Where there are `others`, what reaches into their memory is left out.
+/// Where there are `others`, what reaches into their memory is left out, with one note for all.
 pub(super) fn entries(
     options: &Options,
     others: Option<String>,
     settings: &mut Settings,
     notes: &mut Vec<String>,
-) -> Result<(Vec<Entry>, usize), Error> {
+) -> Result<(Vec<Entry>, Vec<String>), Error> {
     let mut policies = options.policies.clone();
     match policies.iter().position(|policy| *policy == options.reference) {
         Some(place) => policies[..=place].rotate_right(1),
@@ -73,24 +73,23 @@ pub(super) fn entries(
     });
     let wanted: Vec<_> = numbered.chain(with).collect();
     let mut entries: Vec<Entry> = Vec::new();
-    let mut left_out = Vec::new();
+    let (mut left_out, mut reaching, mut whys) = (Vec::new(), Vec::new(), Vec::new());
     for (index, (name, policy, own, note)) in wanted.into_iter().enumerate() {
-        let plan = Plan::new(policy, settings.system()).and_then(|mut plan| match &others {
-            // What is for shared memory alone is left out, and not the policy.
-            Some(others) if others.is_empty() && !plan.is_global() => {
-                plan.settings.clear();
-                Ok(plan)
+        let mut plan = Plan::new(policy, settings.system());
+        if let (Some(others), Ok(plan)) = (&others, &mut plan) {
+            if plan.is_global() {
+                if index == 0 {
+                    return Err(Error::Unable(reaches(&[name], others)));
+                }
+                reaching.push(name.clone());
+                left_out.push(name);
+                continue;
             }
-            Some(others) if plan.is_global() => Err(Error::Unable(if others.is_empty() {
-                "it changes settings of the whole system".into()
-            } else {
-                format!(
-                    "it changes settings of the whole system, and other programs run: {others}; --system-wide \
-                 compares it all the same"
-                )
-            })),
-            _ => Ok(plan),
-        });
+            // What is for shared memory alone is left out, and not the policy.
+            if others.is_empty() && !plan.is_global() {
+                plan.settings.clear();
+            }
+        }
         let tried = plan.and_then(|plan| {
             let arrangement = plan.clone().arrange(settings)?;
             let said = arrangement.notes().to_vec();
@@ -114,17 +113,57 @@ pub(super) fn entries(
                 });
             }
             Err(error) if index == 0 => return Err(error),
-            Err(error) => left_out.push(format!("{name} is left out: {error}")),
+            Err(error) => {
+                whys.push(format!("{name} is left out: {error}"));
+                left_out.push(name);
+            }
         }
+    }
+    if !reaching.is_empty() {
+        whys.insert(0, reaches(&reaching, others.as_deref().unwrap_or_default()));
     }
     if entries.len() == 1 && !left_out.is_empty() {
         return Err(Error::Unable(format!(
             "nothing can be compared with {} here; {}",
             options.reference,
-            left_out.join("; ")
+            whys.join("; ")
         )));
     }
-    let number = left_out.len();
-    notes.extend(left_out);
-    Ok((entries, number))
+    notes.extend(whys);
+    Ok((entries, left_out))
+}
+
+/// Why these policies are left out, and what to do to compare them.
+fn reaches(policies: &[String], others: &str) -> String {
+    let (names, is, each) = match policies {
+        [one] => (one.clone(), "is", "it"),
+        several => (several.join(", "), "are", "each"),
+    };
+    if others.is_empty() {
+        return format!(
+            "{names} {is} left out: {each} changes settings of the whole system, which --only-mine forbids"
+        );
+    }
+    format!(
+        "{names} {is} left out: {each} changes settings of the whole system, and other programs run: {others}; \
+         superpage compare --system-wide compares them too"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_that_reach_into_other_programs_have_one_note() {
+        let names = ["thp", "hugetlb"].map(String::from);
+        let said = reaches(&names, "redis (7, 2 GB)");
+        assert!(
+            said.starts_with("thp, hugetlb are left out: each changes settings of the whole system, and"),
+            "{said}"
+        );
+        assert!(said.contains("redis (7, 2 GB)") && said.contains("--system-wide"), "{said}");
+        let said = reaches(&names[..1], "");
+        assert!(said.starts_with("thp is left out: it changes settings of the whole system, which --only"), "{said}");
+    }
 }

@@ -345,17 +345,10 @@ pub fn compare_with(
         notes.push("hardware counters took turns: counts are scaled to the whole time".into());
     }
     notes.extend(advice::as_far(&rows));
-    let mut advice = (!rows.is_empty()).then(|| advice::advise(&rows));
-    if let Some(advice) = advice.as_mut().filter(|_| left_out > 0) {
-        advice.sentence += &format!("; {} not tried, as said below", were(left_out));
-    }
+    notes.extend(advice::other_side(&rows));
+    let advice = (!rows.is_empty()).then(|| advice::advise(&rows, &left_out));
     let command = options.command_line();
     Ok(Comparison { command, seed: options.seed, rounds, of: options.runs, end, rows, advice, notes })
-}
-
-/// How many policies something holds of.
-fn were(policies: usize) -> String {
-    if policies == 1 { "1 policy was".into() } else { format!("{policies} policies were") }
 }
 
 /// So many of something: `1 run`, `2 runs`.

@@ -201,7 +201,7 @@ impl Serialize for Ratio {
 }
 
 /// The least number of rounds at which the intervals of `family` comparisons reach [`LEVEL`].
-pub(crate) fn rounds_needed(family: usize) -> usize {
+pub fn rounds_needed(family: usize) -> usize {
     (1..).find(|rounds| 2.0 * family as f64 * 0.5f64.powi(*rounds) <= 1.0 - LEVEL).expect("the power falls") as usize
 }
 
