@@ -22,6 +22,7 @@ mod faults;
 mod fragment;
 mod hardware;
 mod host;
+mod idle;
 mod joinable;
 mod kept;
 mod kernel;

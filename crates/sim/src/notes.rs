@@ -1,5 +1,6 @@
 //! The notes below a table: what a reader must know of its rows.
 
+use crate::idle::idle;
 use crate::table::percent;
 use crate::{BackgroundOn, Row, Sampled};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,7 @@ pub(crate) fn notes(group: &[Row], part: bool) -> Vec<String> {
                 percent(100.0 * row.other_core_cycles as f64 / row.cycles.max(1) as f64)
             ));
         }
+        notes.extend(idle(row, group).filter(|_| !part).map(|why| format!("{name}: no superpage: {why}")));
         notes.extend(where_from(row, group).map(|text| format!("{name}: {text}")));
         let leaked = row.frames_leaked + row.host_frames_leaked;
         if leaked > 0 {

@@ -12,6 +12,7 @@ mod grid;
 mod hints;
 mod host;
 mod hugetlb;
+mod idle;
 mod kept;
 mod kernel_model;
 mod latency;
