@@ -395,6 +395,20 @@ fn who_keeps_a_sweep_waiting_is_named_and_a_signal_ends_it() {
 fn a_row_that_fails_is_a_row_and_the_others_go_on() {
     let _turn = superpage_testing::turn_of("sweep");
     let place = Place::new(
+        "[sweep]\nname = \"one\"\n[axes]\nworkload = [\"touch:bytes=64K\", \"touch:bytes=64M\"]\nmachine = \"zen5\"\npolicy = \"thp\"\n\
+         memory = \"16M\"\nswap = \"0\"\n",
+    );
+    let done = place.run(&["sweep", "a.toml", "-o", "out"]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("touch:bytes=64M, zen5 thp: ") && said.lines().count() == 2, "{said}");
+    assert!(String::from_utf8(done.stdout).unwrap().contains("4 of 4 cells are in out, 4 of them new\n4 rows"));
+}
+
+#[test]
+fn a_damaged_trace_is_refused_before_anything_runs() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let place = Place::new(
         "[sweep]\nname = \"one\"\n[axes]\ntrace = \"cut.sp\"\nworkload = \"touch:bytes=64K\"\nmachine = \"zen5\"\npolicy = \"thp\"\n",
     );
     // A block in the middle is damaged, which shows when it is read.
@@ -402,11 +416,8 @@ fn a_row_that_fails_is_a_row_and_the_others_go_on() {
     let middle = trace.len() / 2;
     trace[middle] ^= 0xff;
     fs::write(place.path("cut.sp"), trace).unwrap();
-    let done = place.run(&["sweep", "a.toml", "-o", "out"]);
-    let said = String::from_utf8(done.stderr).unwrap();
-    assert_eq!(done.status.code(), Some(1), "{said}");
-    assert!(said.contains("trace cut.sp, zen5 thp: ") && said.lines().count() == 2, "{said}");
-    assert!(String::from_utf8(done.stdout).unwrap().contains("4 of 4 cells are in out, 4 of them new\n4 rows"));
+    let said = place.refused(&["sweep", "a.toml", "-o", "out"]);
+    assert!(said.contains("cut.sp: ") && !place.path("out").exists(), "{said}");
 }
 
 #[test]

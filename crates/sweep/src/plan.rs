@@ -403,14 +403,16 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Stream {
-    /// Checks that it can be opened, and digests what it is.
+    /// Checks that it can be opened, and a trace is whole, and digests what it is.
     fn open(name: &str, lines: bool) -> Result<Stream, Error> {
         let Some(path) = name.strip_prefix(TRACE) else {
             let info = parse(name, lines)?.info().clone();
             return Ok(Stream { name: name.into(), cores: None, digest: hex(name.as_bytes()), info, stamp: None });
         };
         let path = Path::new(path);
-        let (stamp, info) = (Some(stamp(path)?), Reader::open(path)?.info().clone());
+        let (stamp, mut reader) = (Some(stamp(path)?), Reader::open(path)?);
+        reader.verify()?;
+        let info = reader.info().clone();
         Ok(Stream { name: name.into(), cores: None, digest: contents(path)?, info, stamp })
     }
 

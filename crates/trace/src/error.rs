@@ -68,15 +68,40 @@ fn way_out(path: &Path, source: &std::io::Error) -> String {
     if source.raw_os_error() == Some(TOO_MANY_OPEN_FILES) {
         return "; raise this shell's limit of open files (ulimit -n)".into();
     }
+    use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied};
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match source.kind() {
+        NotADirectory => "; a part of this path is a file: check the path".into(),
         // A file to be written is also not found where its folder is not.
-        std::io::ErrorKind::NotFound if path.extension() == Some("sp".as_ref()) && in_folder(path) => {
-            format!("; to record it: superpage record -o {} -- CMD", path.display())
-        }
+        NotFound => match folder.filter(|folder| !folder.is_dir()) {
+            Some(folder) => format!("; there is no folder {}: check the path", folder.display()),
+            None if path.extension() == Some("sp".as_ref()) => {
+                format!("; to record it: superpage record -o {} -- CMD", path.display())
+            }
+            None => "; check its name: paths are those of the working directory".into(),
+        },
+        IsADirectory => "; it is a folder: name a file".into(),
+        PermissionDenied => "; ask its owner for the right, or name another file".into(),
         _ => String::new(),
     }
 }
 
-fn in_folder(path: &Path) -> bool {
-    path.parent().is_none_or(|folder| folder.as_os_str().is_empty() || folder.is_dir())
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+
+    #[test]
+    fn what_cannot_be_reached_says_what_to_do() {
+        let said = |path: &str, kind: ErrorKind| Error::Io { path: path.into(), source: kind.into() }.to_string();
+        for (path, kind, way_out) in [
+            ("a.sp", ErrorKind::NotFound, "; to record it: superpage record -o a.sp -- CMD"),
+            ("/no/such/a.sp", ErrorKind::NotFound, "; there is no folder /no/such: check the path"),
+            ("a.csv", ErrorKind::NotFound, "; check its name: paths are those of the working directory"),
+            ("/a.sp/b.sp", ErrorKind::NotADirectory, "; a part of this path is a file: check the path"),
+            ("a.sp", ErrorKind::PermissionDenied, "; ask its owner for the right, or name another file"),
+        ] {
+            assert!(said(path, kind).ends_with(way_out), "{}", said(path, kind));
+        }
+    }
 }

@@ -182,8 +182,11 @@ impl Reader {
     }
 
     /// Checks the checksums of all blocks without decoding them; returns their bytes before
-    /// compression.
-    pub(crate) fn verify(&mut self) -> Result<u64, Error> {
+    /// compression. Cost: reading the file.
+    ///
+    /// # Errors
+    /// A block is damaged, unless the trace was opened up to its cut; or the file cannot be read.
+    pub fn verify(&mut self) -> Result<u64, Error> {
         let mut raw = 0;
         self.digest = Xxh3::new();
         for number in 0..self.blocks() {
