@@ -11,6 +11,7 @@ use crate::record::Record;
 use crate::sim::{Bar, limits};
 use crate::stop::Stop;
 use clap::{Args, ValueEnum};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{Seek, SeekFrom};
@@ -138,8 +139,13 @@ impl Advise {
             }
         };
         let stop = Stop::catch_once_a_second()?;
-        let bar = Bar::new(String::new());
-        let advice = superpage_sim::advise(&setups[0], &open, stop.flag(), &|progress| bar.show(progress))?;
+        let (bar, pass) = (Bar::new(String::new()), Cell::new(0));
+        let next = || {
+            pass.set(pass.get() + 1);
+            bar.begin(format!("pass {} of 3", pass.get()));
+            open()
+        };
+        let advice = superpage_sim::advise(&setups[0], &next, stop.flag(), &|progress| bar.show(progress))?;
         drop(bar);
         if stop.is_set() {
             return Ok(part(stop.status()));
@@ -226,7 +232,10 @@ impl Advise {
         if self.command.is_empty() {
             return Ok(Written { text, notes, lines, json: None });
         }
-        let (native, ended) = match native::run(&self.command, stop) {
+        let bar = Bar::spin("running the command under strace");
+        let ran = native::run(&self.command, stop);
+        drop(bar);
+        let (native, ended) = match ran {
             Ok(found) => found,
             Err(why) => {
                 notes.push(format!(
@@ -244,7 +253,7 @@ impl Advise {
             text += &native.map(|native| advice.line(hot, native)).unwrap_or_default();
         }
         let matched = found.iter().flatten().count();
-        let mut line = format!("natively {matched} of {regions} regions have a known address");
+        let mut line = format!("natively {matched} of the {regions} regions in the plan have a known address");
         line +=
             if matched == regions { "" } else { " (the others: no mapping there is like theirs, or fits a huge page)" };
         if matched > 0 {
@@ -264,8 +273,8 @@ impl Advise {
         let Advice { base, everywhere, regions, .. } = advice;
         let speedup = base.cycles as f64 / everywhere.cycles.max(1) as f64;
         let title = format!(
-            "{}: {} TLB misses on {} under base pages, in {} regions of {}; huge pages everywhere: {} misses, speedup \
-             {speedup:.3}",
+            "{}: {} TLB misses on {} under base pages, in {} regions (each an aligned {} of addresses); huge pages \
+             everywhere: {} misses, speedup {speedup:.3}",
             base.workload,
             count(base.tlb_misses),
             base.machine,
@@ -300,8 +309,8 @@ impl Advise {
             };
             let grown = memory(&least.row).saturating_sub(memory(base));
             let note = format!(
-                "{few} of {} regions give {:.0} % of it, with {} more memory at its peak; {words}",
-                count(all as u64),
+                "{} give {:.0} % of what huge pages everywhere save, with {} more memory at its peak; {words}",
+                in_words(few, all),
                 100.0 * PLANNED,
                 bytes(grown),
             );
@@ -314,6 +323,19 @@ impl Advise {
             out += &(screen.note(does) + "      " + line + "\n");
         }
         out
+    }
+}
+
+/// The regions of a plan, and what the others are.
+fn in_words(few: usize, all: usize) -> String {
+    match all - few {
+        0 => format!("all {} regions that miss", count(all as u64)),
+        rest => format!(
+            "the {} regions with most misses (of {}; the other {} have fewer, and are not in the plan)",
+            count(few as u64),
+            count(all as u64),
+            count(rest as u64)
+        ),
     }
 }
 

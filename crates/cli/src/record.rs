@@ -95,7 +95,7 @@ impl Record {
         let mut writer = Writer::create(&self.output, &command.info(), &record::notes())?;
         let stop = Stop::catch_for_recording();
         let mut recording = stop.recording(&command)?;
-        let bar = Bar::new(String::new());
+        let bar = Bar::new("recording".into());
         let (mut batch, mut runs) = (Batch::default(), 0);
         loop {
             match recording.fill(&mut batch) {

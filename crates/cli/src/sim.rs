@@ -421,14 +421,28 @@ impl Bar {
         Bar { bar, since: std::time::Instant::now() }
     }
 
+    /// Shows that something goes on of which no progress is known, until this is dropped.
+    pub(crate) fn spin(name: &str) -> Bar {
+        let bar = Bar::new(name.to_string());
+        bar.bar.set_style(progress::style("{msg} {spinner} {elapsed}"));
+        bar.bar.enable_steady_tick(Duration::from_millis(200));
+        bar
+    }
+
+    /// What follows begins again, under this name.
+    pub(crate) fn begin(&self, name: String) {
+        self.bar.set_message(name);
+        self.bar.reset();
+    }
+
     pub(crate) fn show(&self, progress: Progress) {
         if self.since.elapsed() < Duration::from_secs(1) {
             return;
         }
         match progress.of {
             Some(of) if self.bar.length() != Some(of) => {
-                self.bar.set_length(of);
                 self.bar.set_style(progress::style("{msg} {wide_bar} {percent} % {left}"));
+                self.bar.set_length(of);
             }
             None => {
                 self.bar.set_style(progress::style("{msg} {spinner} {human_pos} runs, {elapsed}"));
