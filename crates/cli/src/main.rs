@@ -25,6 +25,7 @@ mod trace;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use rustix::process::{Resource, getrlimit};
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 use superpage_report::foreign;
@@ -140,13 +141,23 @@ fn main() -> ExitCode {
 /// of its range, not an unknown option.
 fn parsed() -> Result<Command, clap::Error> {
     let mut command = Command::command().mut_subcommands(|verb| verb.allow_negative_numbers(true));
-    let matches = command.try_get_matches_from_mut(std::env::args_os()).or_else(|error| {
+    let words = asked(&command, std::env::args_os().collect());
+    let matches = command.try_get_matches_from_mut(&words).or_else(|error| {
         // The message repeats words of the command line, without their control characters: such a
         // word is shown as what it is.
-        let words = std::env::args_os().map(|word| foreign(&word.to_string_lossy()).into_owned());
+        let words = words.iter().map(|word| foreign(&word.to_string_lossy()).into_owned());
         command.try_get_matches_from_mut(words).and(Err(error))
     })?;
     Command::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// The words of a command line. `help --help` is `help`: the parser refuses it.
+fn asked(command: &clap::Command, mut words: Vec<OsString>) -> Vec<OsString> {
+    let group = words.get(1).and_then(|verb| command.find_subcommand(verb)).is_some_and(clap::Command::has_subcommands);
+    if words.get(if group { 2 } else { 1 }).is_some_and(|word| word == "help") {
+        words.retain(|word| word != "--help" && word != "-h");
+    }
+    words
 }
 
 /// Calls `work` with the stack that a main thread has by default, on a thread where `ulimit -s`
@@ -167,7 +178,7 @@ fn with_stack<T: Send>(work: &(impl Fn() -> T + Sync)) -> T {
 fn explained(message: clap::Error) -> Result<ExitCode, Failure> {
     if message.use_stderr() {
         // Reasons repeat words as they are; if all are harmless the message may keep its colours.
-        let harmful = |word: std::ffi::OsString| foreign(&word.to_string_lossy()) != *word.to_string_lossy();
+        let harmful = |word: OsString| foreign(&word.to_string_lossy()) != *word.to_string_lossy();
         if std::env::args_os().any(harmful) {
             message.render().to_string().lines().for_each(|line| eprintln!("{}", foreign(line)))
         } else {

@@ -34,8 +34,9 @@ pub(crate) struct Mean {
 /// # Errors
 /// A sentence with the file, the line and what was expected.
 pub(crate) fn weights(file: &Path, traces: usize) -> Result<Vec<f64>, Failure> {
-    let wrong = |problem: String| Failure::Usage(format!("{}: {problem}", file.display()));
-    let text = read_text(file).map_err(|error| wrong(error.to_string()))?;
+    let wrong = |problem: String| Failure::Usage(format!("--weights {}: {problem}", file.display()));
+    let text = read_text(file)
+        .map_err(|error| wrong(format!("{error}; name the file that SimPoint wrote by -saveSimpointWeights")))?;
     let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
     let weight = |(line, number): (&str, u32)| {
         let mut words = line.split_whitespace();
@@ -45,17 +46,20 @@ pub(crate) fn weights(file: &Path, traces: usize) -> Result<Vec<f64>, Failure> {
             (Some(weight), None | Some(Ok(_)), None) => Ok(weight),
             _ => {
                 let shown: String = line.chars().take(40).collect();
-                Err(wrong(format!("line {number}: {shown:?}, expected a weight from 0 to 1 and a label")))
+                Err(wrong(format!("line {number}: {shown:?}, expected a weight from 0 to 1 and a label, as in 0.25 3")))
             }
         }
     };
     let weights: Vec<f64> = lines.map(weight).collect::<Result<_, _>>()?;
     let sum: f64 = weights.iter().sum();
-    if weights.len() != traces || sum <= 0.0 {
-        let number = weights.len();
+    if weights.len() != traces {
         return Err(wrong(format!(
-            "{number} weights of sum {sum} for {traces} traces, expected one for each, in order"
+            "lines with a weight: {}, traces: {traces}; give a line for each trace, in the order of --trace",
+            weights.len()
         )));
+    }
+    if sum <= 0.0 {
+        return Err(wrong("all weights are 0: a mean needs one above 0".into()));
     }
     Ok(weights.into_iter().map(|weight| weight / sum).collect())
 }
@@ -162,13 +166,14 @@ mod tests {
         };
         assert!(matches!(read("0.2 0\n0.6 1\n", 2), Ok(of) if (of[0] - 0.25).abs() < 1e-12));
         for (text, problem) in [
-            ("0.2 0\n", "1 weights of sum 0.2 for 2 traces"),
+            ("0.2 0\n", "lines with a weight: 1, traces: 2;"),
             ("0.2 0\nhalf 1\n", "line 2: \"half 1\", expected a weight"),
             ("0.2 0\n-1 1\n", "line 2"),
             ("0.2 0\n1e999 1\n", "line 2"),
-            ("0 0\n0 1\n", "sum 0 for 2 traces"),
+            ("0 0\n0 1\n", "all weights are 0"),
             ("0.2 0 9\n0.2 1\n", "line 1"),
-            ("", "0 weights"),
+            ("-0 0\n-0 1\n", "all weights are 0"),
+            ("", "lines with a weight: 0, traces: 2;"),
         ] {
             let Err(Failure::Usage(sentence)) = read(text, 2) else { panic!("{text:?} was read") };
             assert!(sentence.contains(problem), "{sentence}");

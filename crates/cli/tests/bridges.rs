@@ -75,6 +75,6 @@ fn traces_of_intervals_have_weighted_means() {
     assert!(lines[1].starts_with("zen5,base,2,20000.0,2503.0,"), "{means}");
     let table = printed(&["sim", "-m", "zen5", "--weights", file, "--trace", ours, ours]);
     assert!(table.contains("weighted means of 2 intervals") && table.contains("125.150"), "{table}");
-    refused(&["sim", "--weights", file, "--trace", ours], &["some.weights: 2 weights of sum 0.5", "for 1 traces"]);
+    refused(&["sim", "--weights", file, "--trace", ours], &["some.weights: lines with a weight: 2, traces: 1;"]);
     refused(&["sim", "--weights", file, "--format", "parquet", "--trace", ours, ours], &["JSON or CSV"]);
 }

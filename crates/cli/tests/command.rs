@@ -354,6 +354,19 @@ fn a_hangup_that_is_ignored_stays_ignored() {
 }
 
 #[test]
+fn help_of_help_is_help() {
+    for (words, verb) in [
+        (&["help", "--help"][..], "advise"),
+        (&["help", "-h"], "advise"),
+        (&["help", "sim", "--help"], "--fragment"),
+        (&["trace", "help", "--help"], "import"),
+    ] {
+        let output = superpage(words);
+        assert!(output.status.success() && text(&output.stdout).contains(verb), "{words:?}: {output:?}");
+    }
+}
+
+#[test]
 fn every_verb_has_help_with_an_example() {
     let _turn = superpage_testing::turn_of("command");
     for verb in [&["sim"][..], &["record"], &["trace", "info"], &["trace", "import"], &["trace", "export"]] {
