@@ -250,6 +250,17 @@ fn texts_of_other_tools_are_read() {
     assert!(said("pin", b"0x1: R 0x10\n0x1 R 0x10\n").starts_with("FILE: line 2: \"0x1 R 0x10\" is not of pinatrace"));
     assert!(said("gem5", b"hello\n").contains("line 1: \"hello\" is not of gem5"));
     assert!(said("perf", b"ls 7 1.5: 1008\n").contains("is no sample; expected what perf script"));
+    assert!(
+        said("perf", b"7 1.5: e: 1008\n7 nan: e: 1008\n").starts_with("FILE: line 2: \"7 nan: e: 1008\" is no sample")
+    );
+    let cut = "the text is cut off; expected #eof as its last line";
+    assert_eq!(said("pin", b"0x401000: R 0x7ffe0010\n0x401004: W 0x7f"), format!("FILE: line 2: {cut}"));
+    for [first, second] in
+        [["r,8192,64,1,78", "w,0,64,1,77,99"], ["78: m: Write from c of size 8 on address 0 C", "w,0,8,77"]]
+    {
+        let backwards = "FILE: line 2: time 77 after 78; expected times that do not decrease";
+        assert_eq!(said("gem5", format!("{first}\n{second}\n").as_bytes()), backwards);
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::path::Path;
 pub(super) enum Line {
     /// Accesses, which have been passed on; or nothing of interest.
     Read,
+    /// The same, made at this time, which never decreases.
+    At(u64),
     /// It names the command that was traced.
     Command(String),
     /// Not of this format.
@@ -21,6 +23,8 @@ pub(super) struct Format {
     pub(super) parse: fn(&[u8], &mut dyn FnMut(Record)) -> Line,
     /// What a wrong line is, and what was expected: the end of a sentence.
     pub(super) wrong: &'static str,
+    /// The last line, if the tool always writes one.
+    pub(super) last: Option<&'static str>,
     /// What to know of any such trace.
     pub(super) note: Option<&'static str>,
 }
@@ -28,22 +32,36 @@ pub(super) struct Format {
 struct ByLine {
     format: &'static Format,
     lines: Lines,
+    /// Whether it may end here.
+    whole: bool,
+    time: u64,
     command: Option<String>,
 }
 
 /// Opens a text of this format. Nothing is read yet.
 pub(super) fn open(path: &Path, format: &'static Format) -> Result<Box<dyn Records>, Error> {
-    Ok(Box::new(ByLine { format, lines: Lines::open(path)?, command: None }))
+    Ok(Box::new(ByLine { format, lines: Lines::open(path)?, whole: true, time: 0, command: None }))
 }
 
 impl Records for ByLine {
     fn read(&mut self, each: &mut dyn FnMut(Record)) -> Result<bool, Error> {
         for _ in 0..Lines::AT_A_TIME {
             if !self.lines.next()? {
-                return Ok(false);
+                return match self.format.last.filter(|_| !self.whole) {
+                    Some(last) => {
+                        Err(self.lines.wrong(&format!("the text is cut off; expected {last} as its last line")))
+                    }
+                    None => Ok(false),
+                };
             }
+            self.whole = self.format.last.is_none_or(|last| self.lines.line() == last.as_bytes());
             match (self.format.parse)(self.lines.line(), each) {
                 Line::Read => {}
+                Line::At(time) if time < self.time => {
+                    let problem = format!("time {time} after {}; expected times that do not decrease", self.time);
+                    return Err(self.lines.wrong(&problem));
+                }
+                Line::At(time) => self.time = time,
                 Line::Command(command) => drop(self.command.get_or_insert(command)),
                 Line::Wrong => {
                     let problem = format!("{} is {}", self.lines.shown(), self.format.wrong);

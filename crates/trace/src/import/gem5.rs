@@ -14,6 +14,7 @@ const GEM5: Format = Format {
     parse,
     wrong: "not of gem5; expected a line of --debug-flags=MemoryAccess, such as \"7700: system.mem: Read from cpu.data \
             of size 64 on address 0x190 C\", or of decode_packet_trace.py, such as \"r,4096,64,256,1000\"",
+    last: None,
     note: Some(
         "addresses are physical, and caches have kept back what they held: TLB misses of it are not the program's",
     ),
@@ -31,9 +32,9 @@ fn parse(line: &[u8], each: &mut dyn FnMut(Record)) -> Line {
         None => packet(line),
     };
     match access {
-        Some(Some((access, address, bytes))) => {
+        Some(Some((tick, access, address, bytes))) => {
             each(Record::Access(access, address, bytes));
-            Line::Read
+            tick.map_or(Line::Read, Line::At)
         }
         Some(None) => Line::Read,
         None if line.contains(" of size ") => Line::Wrong,
@@ -43,11 +44,15 @@ fn parse(line: &[u8], each: &mut dyn FnMut(Record)) -> Line {
     }
 }
 
+/// The tick if it is there, kind, address and size of an access.
+type Timed = (Option<u64>, Access, u64, u64);
+
 /// The access in a line of the flag, split before the size.
-fn accessed(before: &str, after: &str) -> Option<Option<(Access, u64, u64)>> {
+fn accessed(before: &str, after: &str) -> Option<Option<Timed>> {
     let (bytes, rest) = after.split_once(" on address ")?;
     let address = hexadecimal(rest.split(' ').next()?.as_bytes())?;
     let bytes = decimal(bytes.as_bytes()).filter(|&bytes| bytes <= MOST_BYTES)?;
+    let tick = before.trim_start().split_once(':').and_then(|(tick, _)| tick.parse().ok());
     let (kind, from) = before.rsplit_once(": ")?.1.split_once(" from ")?;
     let access = match kind {
         "IFetch" => Access::Execute,
@@ -56,11 +61,11 @@ fn accessed(before: &str, after: &str) -> Option<Option<(Access, u64, u64)>> {
         kind if kind.starts_with("Read") => Access::Read,
         _ => return None,
     };
-    Some(Some((access, address, bytes)))
+    Some(Some((tick, access, address, bytes)))
 }
 
 /// The access in a line of a packet trace; none if it is of a packet of another kind.
-fn packet(line: &str) -> Option<Option<(Access, u64, u64)>> {
+fn packet(line: &str) -> Option<Option<Timed>> {
     let mut cells = line.split(',').skip_while(|cell| cell.bytes().all(|byte| byte.is_ascii_digit()));
     let access = match cells.next()? {
         "r" => Some(Access::Read),
@@ -70,7 +75,9 @@ fn packet(line: &str) -> Option<Option<(Access, u64, u64)>> {
     };
     let address = cells.next()?.parse().ok()?;
     let bytes = decimal(cells.next()?.as_bytes()).filter(|&bytes| bytes <= MOST_BYTES)?;
-    Some(access.map(|access| (access, address, bytes)))
+    // Flags are before the tick in newer ones, and there may be the instruction after it.
+    let tick = cells.take(2).last().and_then(|tick| tick.parse().ok());
+    Some(access.map(|access| (tick, access, address, bytes)))
 }
 
 #[cfg(test)]
@@ -83,7 +90,7 @@ mod tests {
             Record::Access(access, address, bytes) => found.push((access, address, bytes)),
             _ => panic!("no access"),
         });
-        (matches!(read, Line::Read), found)
+        (!matches!(read, Line::Wrong), found)
     }
 
     #[test]

@@ -12,6 +12,7 @@ const LACKEY: Format = Format {
     parse,
     wrong: "not a Lackey record: it is none of Valgrind's own lines; expected one such as \" L 1ffefffe78,8\"; if the \
             program's own output is mixed in, run valgrind with --log-file=FILE",
+    last: None,
     note: None,
 };
 

@@ -15,6 +15,7 @@ const PERF: Format = Format {
     parse,
     wrong: "no sample; expected what perf script -F tid,time,event,addr,data_src prints, such as \"71 12.345678: \
             cpu/mem-loads/P: 7ffe0010 5080022 |OP LOAD|LVL L1 hit|SNP None|TLB L1 hit|LCK No\"",
+    last: None,
     note: Some(
         "these are samples, not all accesses: they say which regions are hot, not how many TLB misses there are",
     ),
@@ -44,6 +45,10 @@ fn parse(line: &[u8], each: &mut dyn FnMut(Record)) -> Line {
 fn sample(line: &[u8]) -> Option<(u64, Option<(Access, u64)>)> {
     let words = || line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let thread = decimal(words().next()?)?;
+    let time = words().nth(1).and_then(|word| str::from_utf8(word.strip_suffix(b":")?).ok()?.parse::<f64>().ok());
+    if time.is_some_and(|time| !time.is_finite()) {
+        return None;
+    }
     // The source is a text with spaces, and its words may end in a colon.
     let source = words().position(|word| word.starts_with(b"|OP")).unwrap_or(usize::MAX);
     let colon = words().take(source).enumerate().filter(|(_, word)| word.ends_with(b":")).last()?.0;
@@ -69,7 +74,7 @@ mod tests {
         let named = b"71 12.345678: cpu/mem-stores/P: ffffffff81000000";
         assert_eq!(sample(named), Some((71, Some((Access::Write, 0xffff_ffff_8100_0000)))));
         assert_eq!(sample(b"71 12.345678: page-faults: 0"), Some((71, None)));
-        for wrong in ["ls 71 12.3: 10", "71 12.3: x", "71", "71 10", "71 12.3:"] {
+        for wrong in ["ls 71 12.3: 10", "71 12.3: x", "71", "71 10", "71 12.3:", "71 nan: e: 10", "71 inf: 10"] {
             assert_eq!(sample(wrong.as_bytes()), None, "{wrong:?}");
         }
     }

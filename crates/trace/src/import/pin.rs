@@ -1,6 +1,6 @@
 //! The text that Pin's example `pinatrace` writes: `0x401000: R 0x7ffe0010` for a load and `W` for
 //! a store, each by the instruction at the first address; perhaps with the size and the value after
-//! it. It has no fetches, and instructions without an access are not in it.
+//! it. Its last line is `#eof`. It has no fetches, and instructions without an access are not in it.
 
 use super::by_line::{self, Format, Line, decimal, hexadecimal};
 use super::{MOST_BYTES, Record, Records};
@@ -11,6 +11,7 @@ use superpage_pages::Access;
 const PIN: Format = Format {
     parse,
     wrong: "not of pinatrace; expected a line such as \"0x7f3c: R 0x7ffe0010\"",
+    last: Some("#eof"),
     note: Some(
         "instructions without an access are not in it, so counts for each instruction are not those of the program",
     ),
