@@ -247,6 +247,8 @@ functions! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use superpage_pages::Ladder;
+    use superpage_vm::{Answers, Background, Definition, Made, Policy, System, Target, Time};
 
     #[test]
     fn a_panic_ends_at_the_border() {
@@ -258,6 +260,46 @@ mod tests {
             assert_eq!(on(handle, |_| panic!("as a test")), Code::Panicked);
             assert_eq!(superpage_create(handle, &mut space), Code::Panicked);
             assert!(CStr::from_ptr(superpage_message()).to_str().unwrap().contains("panicked in an earlier call"));
+            assert_eq!(superpage_free(handle), Code::Ok);
+        }
+    }
+
+    /// A policy whose background cannot go on. None of those that C can name does that.
+    #[derive(Debug)]
+    struct Stuck;
+
+    impl Background for Stuck {
+        fn next(&self) -> Option<Time> {
+            Some(7)
+        }
+
+        fn tick(&mut self, _: Time, _: &mut dyn System) {}
+
+        fn failed(&self) -> Option<String> {
+            Some("it is stuck".into())
+        }
+    }
+
+    const STUCK: Definition = Definition {
+        name: "stuck",
+        paper: "",
+        help: "",
+        parameters: &[],
+        needs: &[],
+        make: |_| Made::with(Answers::BASE, Stuck),
+    };
+
+    #[test]
+    fn a_background_that_cannot_go_on_is_refused_and_next_is_written() {
+        let policy = Policy::of(&STUCK, [], &Target::MANAGER).unwrap();
+        let manager = Manager::with(1 << 24, Ladder::X86_64, policy, Callbacks(None)).unwrap();
+        let handle = Box::into_raw(Box::new(Superpage(Mutex::new(manager))));
+        let mut next = 0;
+        // SAFETY: it was made as `superpage_new` does, and is freed last.
+        unsafe {
+            assert_eq!(superpage_tick(handle, 5, 0, &mut next), Code::Refused);
+            assert_eq!(next, 7);
+            assert!(CStr::from_ptr(superpage_message()).to_str().unwrap().contains("it is stuck"));
             assert_eq!(superpage_free(handle), Code::Ok);
         }
     }

@@ -66,7 +66,10 @@ impl Manager {
     /// `hardware`: the page sizes; `None`: those of x86-64.
     pub(crate) fn new(memory: u64, hardware: Option<&str>, policy: &str, calls: Callbacks) -> Ended<Manager> {
         let hardware = hardware.map_or(Ok(Ladder::X86_64), ladder)?;
-        let policy = Policy::parse(policy, &TARGET).map_err(Problem::value)?;
+        Manager::with(memory, hardware, Policy::parse(policy, &TARGET).map_err(Problem::value)?, calls)
+    }
+
+    pub(crate) fn with(memory: u64, hardware: Ladder, policy: Policy, calls: Callbacks) -> Ended<Manager> {
         let ladder = policy.ladder(&hardware, &hardware).map_err(Problem::value)?;
         let (base, frames) = (ladder.base(), memory >> ladder.base().shift());
         let mut vm = Vm::new(Config { ladder, frames, policy, swap_pages: 0 }).map_err(Problem::value)?;
