@@ -4,14 +4,16 @@ use super::Records;
 use super::table::{Cell, Cells, Column, Rows, Table};
 use crate::Error;
 use crate::file::open_file;
-use parquet::basic::{ConvertedType, Encoding, LogicalType, PageType};
-use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::basic::{ConvertedType, LogicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use std::cell;
 use std::fs::File;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Once;
 
 /// Rows that are read at a time.
 const AT_A_TIME: usize = 8192;
@@ -32,7 +34,8 @@ struct Parquet {
 /// Opens a table; its metadata are read.
 pub(super) fn open(path: &Path) -> Result<Box<dyn Records>, Error> {
     let file = path.display().to_string();
-    let reader = SerializedFileReader::new(open_file(path)?).map_err(|error| wrong(&file, &error))?;
+    let opened = open_file(path)?;
+    let reader = calmly(|| SerializedFileReader::new(opened)).map_err(|error| wrong(&file, &error))?;
     let schema = reader.metadata().file_metadata().schema_descr();
     let known = |place: usize| Some((place, Column::named(schema.column(place).path().string().as_str())?));
     let columns: Vec<_> = (0..schema.num_columns()).filter_map(known).collect();
@@ -46,6 +49,29 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn Records>, Error> {
         }
     }
     Table::records(Parquet { file: file.clone(), reader, columns, groups: 0, open: Vec::new(), left: 0, row: 0 }, &file)
+}
+
+thread_local! {
+    /// Whether a panic of this thread is an error that is returned.
+    static CALM: cell::Cell<bool> = const { cell::Cell::new(false) };
+}
+
+/// Calls the library, which panics at some damage: that is an error too, and nothing is printed.
+fn calmly<T>(call: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !CALM.get() {
+                before(panic)
+            }
+        }));
+    });
+    CALM.set(true);
+    // What a panic leaves half changed is not read any more.
+    let ended = catch_unwind(AssertUnwindSafe(call));
+    CALM.set(false);
+    ended.unwrap_or_else(|_| Err(ParquetError::General("it is damaged".into())))
 }
 
 fn wrong(file: &str, error: &ParquetError) -> Error {
@@ -71,7 +97,7 @@ impl Rows for Parquet {
             if self.groups == self.reader.num_row_groups() {
                 return Ok(false);
             }
-            self.next_group().map_err(|error| wrong(&self.file, &error))?;
+            calmly(|| self.next_group()).map_err(|error| wrong(&self.file, &error))?;
         }
         let rows = self.left.min(AT_A_TIME);
         let mut table: Vec<Cells> = Vec::new();
@@ -81,11 +107,13 @@ impl Rows for Parquet {
             let described = schema.column(place);
             let unsigned = matches!(described.logical_type_ref(), Some(LogicalType::Integer(of)) if !of.is_signed)
                 || matches!(described.converted_type(), ConvertedType::UINT_32 | ConvertedType::UINT_64);
-            let filled = fill(open, (column, described.max_def_level() == 1, unsigned), &mut table);
-            filled.map_err(|(row, problem)| match row {
-                Some(row) => Error::input(format!("{}: row {}", self.file, self.row + row as u64), problem),
-                None => wrong(&self.file, &ParquetError::General(problem)),
-            })?;
+            let filled = || Ok(fill(open, (column, described.max_def_level() == 1, unsigned), &mut table));
+            calmly(filled).unwrap_or_else(|error| Err((None, error.to_string()))).map_err(
+                |(row, problem)| match row {
+                    Some(row) => Error::input(format!("{}: row {}", self.file, self.row + row as u64), problem),
+                    None => wrong(&self.file, &ParquetError::General(problem)),
+                },
+            )?;
         }
         for cells in &table {
             each(cells).map_err(|problem| Error::input(format!("{}: row {}", self.file, self.row), problem))?;
@@ -98,67 +126,16 @@ impl Rows for Parquet {
 
 impl Parquet {
     fn next_group(&mut self) -> Result<(), ParquetError> {
-        let damaged = |what: &str| ParquetError::General(format!("row group {}: {what}", self.groups));
-        let metadata = self.reader.metadata().row_group(self.groups);
-        self.left = usize::try_from(metadata.num_rows()).map_err(|_| damaged("a negative number of rows"))?;
-        for &(place, _) in &self.columns {
-            // The library panics at such.
-            let column = metadata.columns().get(place).ok_or_else(|| damaged("a column is missing"))?;
-            let starts = [Some(column.data_page_offset()), column.dictionary_page_offset()];
-            if column.compressed_size() < 0 || starts.into_iter().flatten().any(|start| start < 0) {
-                return Err(damaged("a column at a negative place"));
-            }
-        }
+        let rows = self.reader.metadata().row_group(self.groups).num_rows();
+        self.left = usize::try_from(rows)?;
         let group = self.reader.get_row_group(self.groups)?;
         self.groups += 1;
         let schema = self.reader.metadata().file_metadata().schema_descr();
         let open = |&(place, _): &(usize, Column)| {
-            let pages = Pages { pages: group.get_column_page_reader(place)?, dictionary: false };
-            Ok(get_column_reader(schema.column(place), Box::new(pages)))
+            Ok(get_column_reader(schema.column(place), group.get_column_page_reader(place)?))
         };
         self.open = self.columns.iter().map(open).collect::<Result<_, ParquetError>>()?;
         Ok(())
-    }
-}
-
-/// The pages of a column. The library panics where one needs a dictionary and none came before.
-struct Pages {
-    pages: Box<dyn PageReader>,
-    dictionary: bool,
-}
-
-impl PageReader for Pages {
-    fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
-        let page = self.pages.get_next_page()?;
-        let encoded = page.as_ref().map(|page| (page.page_type(), page.encoding()));
-        match encoded {
-            Some((PageType::DICTIONARY_PAGE, _)) => self.dictionary = true,
-            Some((_, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY)) if !self.dictionary => {
-                return Err(ParquetError::General("a page without the dictionary that it needs".into()));
-            }
-            _ => {}
-        }
-        Ok(page)
-    }
-
-    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
-        self.pages.peek_next_page()
-    }
-
-    fn skip_next_page(&mut self) -> Result<(), ParquetError> {
-        self.pages.skip_next_page()
-    }
-
-    fn at_record_boundary(&mut self) -> Result<bool, ParquetError> {
-        self.pages.at_record_boundary()
-    }
-}
-
-impl Iterator for Pages {
-    type Item = Result<Page, ParquetError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.get_next_page().transpose()
     }
 }
 
