@@ -22,7 +22,6 @@ pub use figure::{Axis, Figure, Kind, Point, Series};
 pub use format::{bytes, count, time};
 pub use grid::grid;
 pub use keys::{InSample, Key, KeyKind, Keys, Stored, keys_page};
-pub use markup::markdown;
 pub use page::{escape, page, prose};
 pub use screen::Screen;
 pub use superpage_output::{apart, foreign, foreign_json, quoted, tell};

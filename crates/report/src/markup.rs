@@ -1,6 +1,7 @@
 //! Tables in markup: Markdown, and HTML.
 
 use crate::page::escape;
+use crate::screen::Screen;
 use crate::table::{Column, Content, Table};
 use std::fmt::Write;
 
@@ -49,11 +50,53 @@ impl Table {
     }
 }
 
+impl Screen {
+    /// A text as [`Screen::hanging`] wraps it, in Markdown, with what would be markup outside of
+    /// code escaped. No line begins a heading, a list or a quotation: the first word is escaped,
+    /// others stay on the line before, as they may be code.
+    pub fn markdown(&self, mark: &str, text: &str) -> String {
+        let mut text = markdown(text);
+        if let Some(at) = block_mark(&text) {
+            text.insert(at, '\\');
+        }
+        let wrapped = self.hanging(mark, &text);
+        let mut out = String::new();
+        for mut line in wrapped.lines() {
+            while !out.is_empty() && block_mark(line.trim_start()).is_some() {
+                let (word, rest) = line.trim_start().split_once(' ').unwrap_or((line.trim_start(), ""));
+                out.truncate(out.trim_end().len());
+                out += &format!(" {word}\n");
+                line = rest;
+            }
+            if !line.is_empty() {
+                let indent = if line.starts_with(' ') || out.is_empty() { 0 } else { mark.len() };
+                out += &format!("{:indent$}{line}\n", "");
+            }
+        }
+        out
+    }
+}
+
+/// Where a line is to be escaped that would begin a heading, a list or a quotation, or underline
+/// one.
+fn block_mark(line: &str) -> Option<usize> {
+    let word = line.split(' ').next()?;
+    let number = word.trim_end_matches(['.', ')']);
+    let digits = number.len() + 1 == word.len() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let line_of = |mark: char| !line.is_empty() && line.trim_matches([mark, ' ']).is_empty();
+    match word {
+        "-" | "+" => Some(0),
+        _ if word.starts_with(['#', '>']) || line_of('-') || line_of('=') => Some(0),
+        _ if digits && !number.is_empty() => Some(number.len()),
+        _ => None,
+    }
+}
+
 /// Text as Markdown: what would be markup outside of code is escaped. Code is in backquotes.
 ///
 /// As in GitHub's specification (6.1 to 6.6): a run of backquotes ends at the next of its length;
 /// `_` within a word and marks between spaces are no emphasis; `[` alone is no link.
-pub fn markdown(text: &str) -> String {
+fn markdown(text: &str) -> String {
     let mut out = String::new();
     let (mut before, mut rest) = (' ', text);
     while let Some(c) = rest.chars().next() {
@@ -119,6 +162,30 @@ mod tests {
             (r"\*", r"\\\*"),
         ] {
             assert_eq!(markdown(text), written);
+        }
+    }
+
+    #[test]
+    fn no_line_begins_something_else() {
+        let screen = Screen::of(40);
+        for (mark, text, written) in [
+            ("", "# a", "\\# a\n"),
+            ("", "+ a", "\\+ a\n"),
+            ("1. ", "2. of", "1. 2\\. of\n"),
+            ("- ", "a 2.5 -p", "- a 2.5 -p\n"),
+            ("", "---", "\\---\n"),
+            (
+                "- ",
+                "a word that fills nearly all the line - b and",
+                "- a word that fills nearly all the line -\n  b and\n",
+            ),
+            (
+                "",
+                "a text of forty columns, `so many that a 1) > # b` c",
+                "a text of forty columns, `so many that a 1) > #\nb` c\n",
+            ),
+        ] {
+            assert_eq!(screen.markdown(mark, text), written);
         }
     }
 

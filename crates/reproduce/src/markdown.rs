@@ -4,7 +4,7 @@
 use crate::rows::{list, parted, reasons, shown};
 use crate::write::summary;
 use crate::{Done, Report, Verdict, experiments};
-use superpage_report::{Column, Screen, Table, markdown as text};
+use superpage_report::{Column, Screen, Table};
 
 /// The report as a page that `command` writes. Prose is wrapped; tables are as wide as they are.
 pub fn markdown(report: &Report, command: &str) -> String {
@@ -46,16 +46,19 @@ fn section(done: &Done, screen: &Screen, out: &mut String) {
     let experiment = &done.experiment;
     let with = experiment.settings_of_all().map(|settings| format!(", with {settings}")).unwrap_or_default();
     *out += &format!("## {}\n\n", experiment.full_name());
-    *out += &screen.paragraph(&text(&format!(
-        "{} (section {}){with}. There: {}. Here: {}.",
-        experiment.title, experiment.section, experiment.there, experiment.here
-    )));
+    *out += &screen.markdown(
+        "",
+        &format!(
+            "{} (section {}){with}. There: {}. Here: {}.",
+            experiment.title, experiment.section, experiment.there, experiment.here
+        ),
+    );
     let (judged, rest) = parted(&done.findings);
     if !judged.is_empty() {
         let (table, reasons) = list(judged);
         *out += &format!("\n{}\n", table.markdown());
         for (index, reason) in reasons.iter().enumerate() {
-            *out += &screen.hanging(&format!("{}. ", index + 1), &text(reason));
+            *out += &screen.markdown(&format!("{}. ", index + 1), reason);
         }
     }
     if !rest.is_empty() {
@@ -71,7 +74,7 @@ fn section(done: &Done, screen: &Screen, out: &mut String) {
             *out += "\n";
         }
         for (reason, of) in whys {
-            *out += &screen.note(&text(&format!("{of}: {reason}")));
+            *out += &screen.markdown("- ", &format!("{of}: {reason}"));
         }
     }
     *out += "\n";
