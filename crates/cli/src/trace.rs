@@ -104,6 +104,7 @@ impl Trace {
                 if let (Some(output), Some(events)) = (output, events) {
                     files::distinct(output, events)?;
                 }
+                export::check_room(format, (file, *up_to_cut), output.as_deref())?;
                 let mut reader = open(file, *up_to_cut)?;
                 match export::export(format, &mut reader, output.as_deref(), events.as_deref()) {
                     Err(Error::Io { path, source }) if path == Path::new(export::STANDARD_OUTPUT) => {

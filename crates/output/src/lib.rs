@@ -16,6 +16,7 @@ mod foreign;
 mod inputs;
 mod place;
 mod quoted;
+mod room;
 mod small;
 mod tell;
 
@@ -24,6 +25,7 @@ pub use directory::Directory;
 pub use foreign::{foreign, foreign_json};
 pub use inputs::protect_inputs;
 pub use quoted::quoted;
+pub use room::check_room;
 pub use small::{open_regular, read_own_text, read_text};
 pub use tell::tell;
 

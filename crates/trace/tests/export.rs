@@ -102,6 +102,34 @@ fn parquet_holds_the_rows_of_csv() {
     }
 }
 
+/// A few runs may be very many records.
+#[test]
+fn what_would_fill_the_file_system_is_refused() {
+    let (directory, _) = trace();
+    let (small, large) = (directory.path().join("small.sp"), directory.path().join("large.sp"));
+    let mut batch = Batch::default();
+    batch.event(Event::Switch { process: ProcessId(0), thread: 0 });
+    (0..100_000).for_each(|page| batch.run(Run::new(page, Access::Read, u32::MAX, u32::MAX)));
+    let mut writer = Writer::create(&large, &Info::default(), &[]).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let out = directory.path().join("out");
+    for format in export::formats() {
+        export::check_room(format, (&small, false), Some(&out)).unwrap();
+        let checked = export::check_room(format, (&large, false), Some(&out));
+        let error = checked.as_ref().err().map(|error| (error.status(), error.to_string()));
+        match format {
+            "champsim" | "drmemtrace" => assert!(
+                error.as_ref().is_some_and(|(status, text)| *status == 2 && text.contains("5 % are to stay")),
+                "{error:?}"
+            ),
+            _ => assert_eq!(error, None),
+        }
+    }
+    export::check_room("champsim", (&large, false), Some(&directory.path().join("out.zst"))).unwrap();
+    assert!(!out.exists());
+}
+
 #[test]
 fn what_cannot_be_written_is_one_sentence_and_leaves_nothing() {
     let (directory, mut reader) = trace();

@@ -8,6 +8,7 @@
 //! written, so each event has its place among the records.
 
 use super::{OneProcess, Out, Table};
+use crate::file::Totals;
 use crate::row::Row;
 use crate::{TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 use std::collections::VecDeque;
@@ -61,6 +62,12 @@ pub(super) fn start(out: Out) -> io::Result<Box<dyn Table>> {
         code,
         data: VecDeque::new(),
     }))
+}
+
+/// Bytes of the records, of which each instruction has one, and at least each so many accesses.
+pub(super) fn size(totals: &Totals) -> u64 {
+    let records = totals.instructions.max(totals.references / (LOADS + STORES) as u64);
+    records.saturating_mul(RECORD as u64)
 }
 
 impl Table for ChampSim {

@@ -1,6 +1,7 @@
 //! The table as comma-separated values, numbers in decimal.
 
 use super::{Out, Table};
+use crate::file::Totals;
 use crate::row::Row;
 use std::io::{self, Write};
 use superpage_output::foreign;
@@ -13,6 +14,12 @@ pub(super) const COLUMNS: &str = "process,thread,kind,page,pages,references,inst
 pub(super) fn start(mut out: Out) -> io::Result<Box<dyn Table>> {
     writeln!(out, "{COLUMNS}")?;
     Ok(Box::new(Csv(out)))
+}
+
+/// Bytes of the lines, which are hardly shorter than this.
+pub(super) fn size(totals: &Totals) -> u64 {
+    const LINE: u64 = 24;
+    LINE.saturating_mul(totals.runs)
 }
 
 impl Table for Csv {

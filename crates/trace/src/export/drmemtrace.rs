@@ -6,6 +6,7 @@
 
 use super::champsim::{CODE, STEP};
 use super::{OneProcess, Out, Table};
+use crate::file::Totals;
 use crate::row::Row;
 use crate::{TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 use std::io::{self, Write};
@@ -36,6 +37,9 @@ mod marker {
 /// The version that is written, and the type of file: of x86-64, without encodings.
 const VERSION: u64 = 7;
 const X86_64: u64 = 0x40;
+
+/// Bytes of a record.
+const RECORD: usize = 12;
 
 /// Bytes of a data access, none of which crosses a line.
 const WORD: u16 = 8;
@@ -68,6 +72,11 @@ pub(super) fn start(out: Out) -> io::Result<Box<dyn Table>> {
     trace.put(kind::MARKER, marker::VERSION, VERSION)?;
     trace.put(kind::MARKER, marker::FILE_TYPE, X86_64)?;
     Ok(Box::new(trace))
+}
+
+/// Bytes of the records, of which each instruction and each access has one.
+pub(super) fn size(totals: &Totals) -> u64 {
+    totals.instructions.saturating_add(totals.references).saturating_mul(RECORD as u64)
 }
 
 impl Table for DrMemTrace {
@@ -119,7 +128,7 @@ impl Table for DrMemTrace {
 impl DrMemTrace {
     fn put(&mut self, kind: u16, size: u16, value: u64) -> io::Result<()> {
         self.written += 1;
-        let mut record = [0; 12];
+        let mut record = [0; RECORD];
         record[..2].copy_from_slice(&kind.to_le_bytes());
         record[2..4].copy_from_slice(&size.to_le_bytes());
         record[4..].copy_from_slice(&value.to_le_bytes());

@@ -10,7 +10,7 @@ mod packing;
 mod parquet;
 mod text;
 
-use crate::file::Sink;
+use crate::file::{Reader, Sink, Totals};
 use crate::row::Row;
 use crate::{Batch, Error, Event, Run, Source};
 use packing::Packing;
@@ -52,17 +52,34 @@ impl OneProcess {
 
 type Start = fn(Out) -> io::Result<Box<dyn Table>>;
 
-const FORMATS: [(&str, Start); 5] = [
-    ("parquet", parquet::start),
-    ("csv", csv::start),
-    ("text", text::start),
-    ("champsim", champsim::start),
-    ("drmemtrace", drmemtrace::start),
+/// The bytes that a stream with these totals takes, if compression leaves a number to know.
+type Size = Option<fn(&Totals) -> u64>;
+
+const FORMATS: [(&str, Start, Size); 5] = [
+    ("parquet", parquet::start, None),
+    ("csv", csv::start, Some(csv::size)),
+    ("text", text::start, Some(csv::size)),
+    ("champsim", champsim::start, Some(champsim::size)),
+    ("drmemtrace", drmemtrace::start, Some(drmemtrace::size)),
 ];
 
 /// The names of the formats that [`export`] writes.
 pub fn formats() -> impl Iterator<Item = &'static str> {
-    FORMATS.into_iter().map(|(name, _)| name)
+    FORMATS.into_iter().map(|(name, ..)| name)
+}
+
+/// Checks that what [`export`] will write of the trace file `trace` fits on the file system of
+/// `path`, and leaves 5 % of what is free there. A few runs may be very many records. What is
+/// compressed is not checked. Cost: decoding the trace; it need not be whole with `up_to_cut`.
+///
+/// # Errors
+/// It does not fit; those of [`Reader::open`].
+pub fn check_room(format: &str, (trace, up_to_cut): (&Path, bool), path: Option<&Path>) -> Result<(), Error> {
+    let size = FORMATS.into_iter().find(|&(name, ..)| name == format).and_then(|(.., size)| size);
+    let Some(size) = size.filter(|_| !path.is_some_and(packing::packs)) else { return Ok(()) };
+    let mut reader = if up_to_cut { Reader::open_up_to_cut(trace)? } else { Reader::open(trace)? };
+    let name = path.unwrap_or(Path::new(STANDARD_OUTPUT));
+    superpage_output::check_room(path, size(&reader.count()?)).map_err(|source| File::explained(name, false, source))
 }
 
 /// The name of standard output in errors.
@@ -77,7 +94,7 @@ pub const STANDARD_OUTPUT: &str = "standard output";
 /// An unknown format; a binary one to a terminal; `events` of a format that has them itself;
 /// accesses of a second process in `champsim` or `drmemtrace`; those of the source; a write fails.
 pub fn export(format: &str, source: &mut dyn Source, path: Option<&Path>, events: Option<&Path>) -> Result<(), Error> {
-    let Some((_, start)) = FORMATS.into_iter().find(|&(name, _)| name == format) else {
+    let Some((_, start, _)) = FORMATS.into_iter().find(|&(name, ..)| name == format) else {
         let known = formats().collect::<Vec<_>>().join(", ");
         return Err(Error::input(format, format!("is not an export format; expected one of: {known}")));
     };

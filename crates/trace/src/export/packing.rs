@@ -7,6 +7,11 @@ use std::path::Path;
 
 type Plain = Box<dyn Write + Send>;
 
+/// Whether the file with that name is compressed.
+pub(super) fn packs(name: &Path) -> bool {
+    name.extension().is_some_and(|end| ["gz", "xz", "zst"].iter().any(|packed| end == *packed))
+}
+
 /// A writer that may compress.
 pub(super) enum Packing {
     Plain(Plain),
