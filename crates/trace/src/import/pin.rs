@@ -1,6 +1,6 @@
 //! The text that Pin's example `pinatrace` writes: `0x401000: R 0x7ffe0010` for a load and `W` for
 //! a store, each by the instruction at the first address; perhaps with the size and the value after
-//! it. Its last line is `#eof`. It has no fetches, and instructions without an access are not in it.
+//! it. The last line is `#eof`. There are no fetches, and no instructions without an access.
 
 use super::by_line::{self, Format, Line, decimal, hexadecimal};
 use super::{MOST_BYTES, Record, Records};
