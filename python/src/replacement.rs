@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
-use superpage_mmu::{CustomReplacement, CustomState, Machine, Used};
+use superpage_mmu::{CustomReplacement, CustomState, EntryUse, Machine};
 use superpage_pages::Access;
 
 /// The Python side of replacements, by the address of their definitions: for as long as the call
@@ -124,15 +124,15 @@ impl State {
 }
 
 impl CustomState for State {
-    fn touch(&mut self, set: usize, way: usize, Used { page, access }: Used) {
+    fn touch(&mut self, set: usize, way: usize, EntryUse { page, access }: EntryUse) {
         self.event("touch", (set, way, page, word(access)));
     }
 
-    fn fill(&mut self, set: usize, way: usize, Used { page, access }: Used) {
+    fn fill(&mut self, set: usize, way: usize, EntryUse { page, access }: EntryUse) {
         self.event("fill", (set, way, page, word(access)));
     }
 
-    fn victim(&mut self, set: usize, Used { page, access }: Used) -> usize {
+    fn victim(&mut self, set: usize, EntryUse { page, access }: EntryUse) -> usize {
         let chosen = self.object.as_ref().and_then(|object| {
             self.class.call(|py| {
                 let said = object.bind(py).call_method1("victim", (set, page, word(access)))?;

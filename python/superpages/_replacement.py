@@ -1,4 +1,4 @@
-"""Replacements of TLBs in Python."""
+"""Replacement policies of TLBs in Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CALLED = ("touch", "fill", "victim", "invalidate", "flush")
 
 
 class Replacement:
-    """A replacement of your own for a TLB, for trials: which entry of a set goes.
+    """A replacement policy of your own for a TLB, for trials: which entry of a set goes.
 
     `simulate` takes the class, by the name of a TLB. Each TLB of each simulation has its own object of it, made with the numbers of sets and
     ways. Vacant ways are filled first, the lowest before others. A second use of an entry in a row may be left out, since streams are made
@@ -50,7 +50,7 @@ class Replacement:
 
     def victim(self, set: int, page: int, access: str | None) -> int:
         """Chooses the way of a set without a vacant one that the page takes."""
-        raise NotImplementedError(f"{type(self).__name__}: a replacement needs victim(set, page, access)")
+        raise NotImplementedError(f"{type(self).__name__}: a replacement policy needs victim(set, page, access)")
 
     def invalidate(self, set: int, way: int) -> None:
         """A way became vacant."""

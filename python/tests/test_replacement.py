@@ -8,7 +8,7 @@ import superpages
 MACHINE = "zen5:tlb.L1 DTLB.entries=16,tlb.L2 DTLB.entries=64"
 
 
-class Lru(superpages.Replacement):
+class OwnLru(superpages.Replacement):
     def __init__(self, sets, ways):
         self.uses = [[] for _ in range(sets)]
 
@@ -27,7 +27,7 @@ class Lru(superpages.Replacement):
         self.uses = [[] for _ in self.uses]
 
 
-class Srrip(superpages.Replacement):
+class OwnSrrip(superpages.Replacement):
     """As crates/mmu/src/tlb/replacement/srrip.rs."""
 
     def __init__(self, sets, ways):
@@ -54,7 +54,7 @@ def rows(workload, machine, **more):
 
 
 @pytest.mark.parametrize("workload", ["zipf:bytes=8M,references=20K", "random:bytes=16M,references=10K+matrix:n=40"])
-@pytest.mark.parametrize(("kind", "name"), [(Lru, "lru"), (Srrip, "srrip")])
+@pytest.mark.parametrize(("kind", "name"), [(OwnLru, "lru"), (OwnSrrip, "srrip")])
 def test_a_replacement_counts_as_that_in_rust(workload, kind, name):
     expected = rows(workload, f"{MACHINE},tlb.L2 DTLB.replacement={name}")
     assert rows(workload, MACHINE, replacements={"L2 DTLB": kind}) == expected
@@ -65,7 +65,7 @@ def test_a_replacement_counts_as_that_in_rust(workload, kind, name):
 def test_it_sees_pages_and_kinds_of_access():
     seen = []
 
-    class Watches(Lru):
+    class Watches(OwnLru):
         def fill(self, set, way, page, access):
             seen.append((page, access))
             super().fill(set, way, page, access)
@@ -76,11 +76,11 @@ def test_it_sees_pages_and_kinds_of_access():
 
 
 def test_its_faults_end_the_call_and_say_where():
-    class Far(Lru):
+    class Far(OwnLru):
         def victim(self, set, page, access):
             return 99
 
-    class Raises(Lru):
+    class Raises(OwnLru):
         def touch(self, set, way, page, access):
             raise LookupError("nothing here")
 
@@ -92,10 +92,12 @@ def test_its_faults_end_the_call_and_say_where():
     with pytest.raises(LookupError, match="nothing here"):
         call(Raises)
     with pytest.raises(ValueError, match="replacements: zen5: tlb: there is no L7; take one of L1 DTLB, L1 ITLB, L2 DTLB"):
-        superpages.simulate("matrix:n=9", machines="zen5", replacements={"L7": Lru})
+        superpages.simulate("matrix:n=9", machines="zen5", replacements={"L7": OwnLru})
+    with pytest.raises(ValueError, match="zen5: tlb: replacement policy lru is built in; name this one otherwise"):
+        superpages.simulate("matrix:n=9", machines="zen5", replacements={"L2 DTLB": type("Lru", (OwnLru,), {})})
     with pytest.raises(TypeError, match="it needs victim"):
         superpages.simulate("matrix:n=9", replacements={"L2 DTLB": type("Empty", (superpages.Replacement,), {})})
     with pytest.raises(TypeError, match="replacements: expected a class made from superpages.Replacement, not 'lru'"):
         superpages.simulate("matrix:n=9", replacements={"L2 DTLB": "lru"})
     with pytest.raises(TypeError, match="superpages looks for touch, not for tuch"):
-        superpages.simulate("matrix:n=9", replacements={"L2 DTLB": type("Tuch", (superpages.Replacement,), {"tuch": Lru.touch, "victim": Lru.victim})})
+        superpages.simulate("matrix:n=9", replacements={"L2 DTLB": type("Tuch", (superpages.Replacement,), {"tuch": OwnLru.touch, "victim": OwnLru.victim})})

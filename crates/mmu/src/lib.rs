@@ -35,4 +35,4 @@ pub use machine::{
 pub use mmu::Mmu;
 pub use recall::UsedBefore;
 pub use request::{Request, Trap};
-pub use tlb::{Contents, CustomReplacement, CustomState, Held, Used};
+pub use tlb::{Contents, CustomReplacement, CustomState, EntryUse, Held};

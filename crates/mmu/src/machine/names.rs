@@ -40,7 +40,7 @@ macro_rules! names {
 }
 
 names! {
-    /// A replacement: which way of a set goes.
+    /// A replacement policy: which way of a set goes.
     Replacement {
         Lru "lru" in "tlb/replacement/lru.rs";
         RoundRobin "round-robin" in "tlb/replacement/round_robin.rs";

@@ -11,16 +11,20 @@ use crate::tlb::CustomReplacement;
 use toml::{Table, Value};
 
 impl Machine {
-    /// This machine with another replacement in the TLBs of a name. As what is set by name, it is
-    /// in the machine's name, and assumed no more.
+    /// This machine with another replacement policy in the TLBs of a name. As what is set by name,
+    /// it is in the machine's name, and assumed no more.
     ///
     /// # Errors
-    /// There is no such TLB, or it is of a kind that needs LRU.
+    /// There is no such TLB, it is of a kind that needs LRU, or a built-in policy has that name.
     pub fn with_replacement(
         mut self,
         tlb: &str,
         replacement: &'static CustomReplacement,
     ) -> Result<Machine, MachineError> {
+        if Replacement::ALL.iter().any(|built_in| built_in.name() == replacement.name) {
+            let problem = format!("replacement policy {} is built in; name this one otherwise", replacement.name);
+            return Err(MachineError::of(&self.name, "tlb", &problem));
+        }
         let known: Vec<&str> = self.tlb.iter().map(|tlb| tlb.name.as_str()).collect();
         if !known.contains(&tlb) {
             let problem = format!("there is no {tlb}; take one of {}", known.join(", "));

@@ -16,6 +16,6 @@ pub(crate) mod storage;
 mod tlbs;
 pub(crate) mod uses;
 
-pub use replacement::custom::{CustomReplacement, CustomState, Used};
+pub use replacement::custom::{CustomReplacement, CustomState, EntryUse};
 pub use tlbs::{Contents, Held};
 pub(crate) use tlbs::{Served, Tlbs};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::LazyLock;
-use superpage_mmu::{CustomReplacement, CustomState, Replacement, Used};
+use superpage_mmu::{CustomReplacement, CustomState, EntryUse, Replacement};
 use superpage_pages::Access;
 
 /// What [`crate::naive`] asks of a replacement. Ways are numbered within their set.
@@ -114,15 +114,15 @@ impl Twin for Mru {
 }
 
 impl CustomState for Mru {
-    fn touch(&mut self, set: usize, way: usize, used: Used) {
+    fn touch(&mut self, set: usize, way: usize, used: EntryUse) {
         Twin::touch(self, set, way, used.access);
     }
 
-    fn fill(&mut self, set: usize, way: usize, used: Used) {
+    fn fill(&mut self, set: usize, way: usize, used: EntryUse) {
         Twin::fill(self, set, way, used.access);
     }
 
-    fn victim(&mut self, set: usize, _: Used) -> usize {
+    fn victim(&mut self, set: usize, _: EntryUse) -> usize {
         Twin::victim(self, set, None)
     }
 

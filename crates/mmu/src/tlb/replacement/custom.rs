@@ -1,13 +1,13 @@
-//! A replacement from outside this crate, for trials, such as one written in Python. Each event is
-//! a call, so it is slow.
+//! A replacement policy from outside this crate, for trials, such as one written in Python. Each
+//! event is a call, so it is slow.
 
 use super::Replace;
 use crate::tlb::uses::Use;
 use std::fmt::Debug;
 use superpage_pages::Access;
 
-/// A replacement of the caller ([`crate::Machine::with_replacement`]). Two are equal if they are
-/// one object.
+/// A replacement policy of the caller ([`crate::Machine::with_replacement`]). Two are equal if they
+/// are one object.
 #[derive(Debug)]
 pub struct CustomReplacement {
     /// What rows and errors call it.
@@ -30,9 +30,9 @@ impl std::hash::Hash for CustomReplacement {
     }
 }
 
-/// What a replacement sees of a use of an entry.
+/// What a replacement policy sees of a use of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Used {
+pub struct EntryUse {
     /// The number of the page in units of its size.
     pub page: u64,
     /// What the program did; `None` of an entry that the hardware itself uses.
@@ -44,14 +44,14 @@ pub struct Used {
 /// are made of runs.
 pub trait CustomState: Debug + Send + Sync {
     /// An entry was used.
-    fn touch(&mut self, set: usize, way: usize, used: Used);
+    fn touch(&mut self, set: usize, way: usize, used: EntryUse);
 
     /// A vacant way was filled.
-    fn fill(&mut self, set: usize, way: usize, used: Used);
+    fn fill(&mut self, set: usize, way: usize, used: EntryUse);
 
     /// Chooses the way to fill, of a set without a vacant one, and counts it as filled. What is not
     /// below the number of ways is an error of the caller, and panics.
-    fn victim(&mut self, set: usize, used: Used) -> usize;
+    fn victim(&mut self, set: usize, used: EntryUse) -> usize;
 
     /// A way became vacant.
     fn invalidate(&mut self, set: usize, way: usize);
@@ -83,9 +83,9 @@ impl Clone for Custom {
     }
 }
 
-impl From<Use> for Used {
-    fn from(by: Use) -> Used {
-        Used { page: by.number, access: by.access() }
+impl From<Use> for EntryUse {
+    fn from(by: Use) -> EntryUse {
+        EntryUse { page: by.number, access: by.access() }
     }
 }
 
@@ -112,7 +112,7 @@ impl Replace for Custom {
     #[inline(never)]
     fn victim(&mut self, set: usize, by: Use) -> usize {
         let way = self.state.victim(set, by.into());
-        assert!(way < self.ways, "a custom replacement chose way {way} of {}", self.ways);
+        assert!(way < self.ways, "a custom replacement policy chose way {way} of {}", self.ways);
         way
     }
 

@@ -1,9 +1,9 @@
-//! Replacement: which way of a set of a TLB, walk cache or line cache is replaced. Each replacement
-//! is a file.
+//! Replacement policies: which way of a set of a TLB, walk cache or line cache is replaced. Each is
+//! a file.
 //!
-//! A replacement keeps one piece of state for all sets of a structure and handles five events: a
-//! way was used, a vacant way was filled, a victim is needed, a way became invalid, all did. It
-//! sees the page and the kind of access ([`Use`]). Each is exact, and has a naive twin in the tests
+//! A policy keeps one piece of state for all sets of a structure and handles five events: a way was
+//! used, a vacant way was filled, a victim is needed, a way became invalid, all did. It sees the
+//! page and the kind of access ([`Use`]). Each is exact, and has a naive twin in the tests
 //! (`brute_force/replacement.rs`). To add one, write its file (a type that implements [`Replace`]),
 //! its twin, and a line in the list below and in `machine/names.rs`, by whose name machine files
 //! know it. [`custom`] is for those of programs that use this crate.
