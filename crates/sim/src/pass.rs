@@ -67,13 +67,7 @@ impl<'a> Pass<'a> {
     /// The stream fails, or memory ran short.
     pub(crate) fn step(&mut self, threads: bool, guard: &Guard, stop: &AtomicBool) -> Result<(), Error> {
         let Pass { source, simulations, phases, carried, now, next, .. } = self;
-        // Each looks before each piece, so that only what one piece needs is allocated after memory
-        // ran short.
-        let step = |simulation: &mut Simulation| {
-            if !guard.is_short() {
-                simulation.step(now, stop);
-            }
-        };
+        let step = |simulation: &mut Simulation| simulation.step(now, stop, guard);
         let filled = if threads {
             let fill = || next.fill(*source, phases, carried);
             rayon::join(fill, || simulations.par_iter_mut().for_each(step)).0

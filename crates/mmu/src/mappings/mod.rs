@@ -94,6 +94,10 @@ impl SpacePages {
     }
 }
 
+/// The most page-table entries for which room is made ahead, 64 MB: less than what simulations
+/// leave free of a limit of memory, and more than the system takes long to move.
+const MOST_GROWTH: usize = 8 << 20;
+
 /// No node above: a root.
 pub(crate) const NO_PARENT: u32 = u32::MAX;
 
@@ -443,6 +447,9 @@ impl Mappings {
         let number = self.free.pop().unwrap_or_else(|| {
             let ptes = self.ptes.len() + (1 << self.nodes.bits);
             assert!(ptes < u32::MAX as usize, "more than 32 GB of page tables");
+            if ptes > self.ptes.capacity() {
+                self.ptes.reserve_exact((self.ptes.len() / 8).min(MOST_GROWTH) + (1 << self.nodes.bits));
+            }
             self.ptes.resize(ptes, Pte::ABSENT);
             self.frames.resize(ptes);
             self.parents.push(NO_PARENT);
@@ -494,6 +501,23 @@ impl Mappings {
             self.ptes[above as usize] = Pte::ABSENT;
             self.changes += 1;
             (id, gone) = (above, 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_made_for_few_nodes_ahead() {
+        let machine = Machine::builtin("zen5").unwrap();
+        let shape = Shape::new(&machine, |_, _| Layout { level: 1, replicas: 0 });
+        let mut mappings = Mappings::new(machine.ladder(), &shape);
+        for node in 0..2000 {
+            mappings.make(0, Vpn(node << 9), 1);
+            let (used, room) = (mappings.ptes.len(), mappings.ptes.capacity());
+            assert!(room <= used + used / 8 + 512, "{room} for {used}");
         }
     }
 }

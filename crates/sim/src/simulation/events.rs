@@ -94,7 +94,7 @@ impl Simulation {
             if to_program {
                 touch(&mut self.hardware.mmu, &[own]);
             }
-            self.requests(Asked::of(&[request], &[line])).map_err(|(_, problem)| problem)?;
+            self.requests(Asked::of(&[request], &[line]), &|| false).map_err(|(_, problem)| problem)?;
             if !to_program {
                 touch(&mut self.hardware.mmu, &[own]);
             }

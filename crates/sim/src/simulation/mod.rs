@@ -15,11 +15,16 @@ use crate::host::Host;
 use crate::kernel::{Hold, Kernel};
 use crate::noted::Noted;
 use crate::one_kernel::asks_the_machine;
+use crate::room::Guard;
 use crate::stream::{Asked, Mark, Piece, Stretch};
 use crate::{BackgroundOn, Error, Every, Setup, Watch};
 use std::sync::atomic::AtomicBool;
 use superpage_mmu::Mmu;
 use superpage_trace::{Event, Info};
+
+/// Traps, or requests made one by one, after which memory is looked at: what they allocate is far
+/// less than what the guard leaves free.
+const TRAPS: usize = 64;
 
 /// A kernel, and the machines on which it does the same, in the middle of a stream.
 pub(crate) struct Simulation {
@@ -61,12 +66,12 @@ impl Simulation {
 
     /// Simulates one piece of the stream. `stop` ends idle time within it, and all that would come
     /// after that.
-    pub(crate) fn step(&mut self, piece: &Piece, stop: &AtomicBool) {
+    pub(crate) fn step(&mut self, piece: &Piece, stop: &AtomicBool, guard: &Guard) {
         let base_shift = self.hardware.setup().ladder.base().shift();
         let requests = piece.requests(base_shift);
         let runs = |stretch: &Stretch| &piece.batch.runs[stretch.start..stretch.end];
         for (index, stretch) in piece.stretches.iter().enumerate() {
-            if self.noted.outcome.failed.is_some() || self.noted.outcome.stopped {
+            if self.noted.outcome.failed.is_some() || self.noted.outcome.stopped || guard.is_short() {
                 return;
             }
             let asked = requests.stretch(index, runs(stretch));
@@ -77,7 +82,7 @@ impl Simulation {
                 let touched = requests.touched(index, 0, &self.kernel.processes.ended);
                 self.clock.averages.begin(touched, self.clock.passed());
                 self.looks.begin();
-                let made = self.requests(asked);
+                let made = self.requests(asked, &|| guard.is_short());
                 if let Err((request, _)) = &made {
                     done = piece.until(base_shift, index, *request);
                 }
@@ -154,12 +159,13 @@ impl Simulation {
         }
     }
 
-    /// Makes the requests; on failure returns which one could not be made, and why.
-    fn requests(&mut self, asked: Asked<'_>) -> Result<(), (usize, Problem)> {
+    /// Makes the requests, as long as memory is not short, which nothing is counted after; on
+    /// failure returns which one could not be made, and why.
+    fn requests(&mut self, asked: Asked<'_>, is_short: &dyn Fn() -> bool) -> Result<(), (usize, Problem)> {
         if self.kernel.vm.wants_misses() || self.kernel.misses.is_some() {
-            return self.requests_telling(asked);
+            return self.requests_telling(asked, is_short);
         }
-        let (mut at, end) = (0, asked.requests.len());
+        let (mut at, end, mut traps) = (0, asked.requests.len(), 0);
         loop {
             let stop = self.next_look(asked, at);
             let trapped = asked.part(at..stop).run(&mut self.hardware.mmu);
@@ -171,6 +177,10 @@ impl Simulation {
                 at += 1;
                 self.run_due();
                 self.kernel.back_guest(&mut self.hardware).map_err(|problem| (at - 1, problem))?;
+                traps += 1;
+                if traps % TRAPS == 0 && is_short() {
+                    return Ok(());
+                }
             } else if at == end {
                 return Ok(());
             }
@@ -179,8 +189,11 @@ impl Simulation {
 
     /// As [`Simulation::requests`], one by one: each miss is counted by region, or the policy wants
     /// to know of it.
-    fn requests_telling(&mut self, asked: Asked<'_>) -> Result<(), (usize, Problem)> {
+    fn requests_telling(&mut self, asked: Asked<'_>, is_short: &dyn Fn() -> bool) -> Result<(), (usize, Problem)> {
         for (at, request) in asked.requests.iter().enumerate() {
+            if at % TRAPS == 0 && is_short() {
+                return Ok(());
+            }
             self.next_look(asked, at);
             let number = self.hardware.only().number;
             let before = self.hardware.mmu.misses(number);
