@@ -9,12 +9,12 @@ use std::path::Path;
 /// Of what a file system has free, this part stays free.
 const KEPT: u64 = 20;
 
-/// Checks that `bytes` fit where `path` is to be a file, and leave 5 % of what is free there; `None`
-/// is standard output. What cannot be a regular file always fits.
+/// Checks that `bytes` fit where `path` is to be a file, and leave 5 % of what is free there;
+/// `None` is standard output. What cannot be a regular file always fits.
 ///
 /// # Errors
-/// They do not fit ([`io::ErrorKind::InvalidInput`]), or there is no such folder. The text says what
-/// to do.
+/// They do not fit ([`io::ErrorKind::InvalidInput`]), or there is no such folder. The text says
+/// what to do.
 pub fn check_room(path: Option<&Path>, bytes: u64) -> io::Result<()> {
     match path.map(Place::find).transpose().map_err(crate::refusal)? {
         Some(Place { folder, there: There::Regular(_), .. }) => fits(folder, bytes),
