@@ -150,7 +150,8 @@ for (const section of document.querySelectorAll("section.explore")) {
     grid: true,
     nice: true,
     ...(log && positive ? { type: "log" } : {}),
-    tickFormat: value => short(value),
+    // As many digits as neighbours differ by.
+    tickFormat: value => (Math.abs(value) >= 1000 ? d3.format("~s")(value) : String(+value.toPrecision(6))),
   });
   const positive = (groups, at) => groups.every(group => ends(group, at)[0] > 0);
   const baseline = measure => (measures[measure].ratio ? [1] : []);
@@ -251,7 +252,7 @@ for (const section of document.querySelectorAll("section.explore")) {
         x: scale(of[0], log_x.checked, positive(groups, 0)),
         y: scale(of[1], log_y.checked, positive(groups, 1)),
         ...(panel === null ? {} : { fy: { label: null } }),
-        color: { domain: dims[by].values, range, legend: !judged },
+        color: { domain: dims[by].values, range, legend: best.length < groups.length },
         marks: [
           Plot.ruleX(baseline(of[0]), { stroke: "currentColor", strokeOpacity: 0.5 }),
           Plot.ruleY(baseline(of[1]), { stroke: "currentColor", strokeOpacity: 0.5 }),
