@@ -1,0 +1,42 @@
+/* Threads that each read 16 MB of their own at random: mt THREADS READS (cc -O2 -pthread mt.c -o mt) */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static long reads;
+
+static void *work(void *number)
+{
+    uint64_t state = (uint64_t)(uintptr_t)number * 0x9e3779b97f4a7c15ull + 1, sum = 0;
+    size_t bytes = 16u << 20;
+    char *memory = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t at = 0; at < bytes; at += 4096)
+        memory[at] = 1;
+    for (long read = 0; read < reads; read++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        sum += memory[state % bytes];
+    }
+    return (void *)sum;
+}
+
+int main(int count, char **words)
+{
+    int threads = count == 3 ? atoi(words[1]) : 0;
+    pthread_t all[64];
+    uint64_t sum = 0;
+    if (threads < 1 || threads > 64)
+        return 2;
+    reads = atol(words[2]);
+    for (long number = 1; number <= threads; number++)
+        pthread_create(&all[number - 1], 0, work, (void *)number);
+    for (int number = 0; number < threads; number++) {
+        void *found;
+        pthread_join(all[number], &found);
+        sum += (uint64_t)found;
+    }
+    printf("%lu\n", sum);
+}
