@@ -35,6 +35,7 @@ impl Vm {
         if let Some(background) = self.policy.background() {
             background.validate()?;
         }
+        self.spaces.validate()?;
         let superpages = self.validate_spaces(pmap)?;
         self.validate_objects()?;
         let (populated, pooled) = self.frames.validate(&self.objects, superpages)?;

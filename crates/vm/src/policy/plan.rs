@@ -25,14 +25,13 @@
 use super::promote::{MS, huge, parameter as own};
 use super::thp;
 use crate::{
-    Answers, Background, Candidate, Definition, Event, Given, How, Made, Need, PAGES_LIMIT, Place, Placing, Policy,
-    Prefer, Reserve, SpaceId, System, Time, Values, Wants,
+    Answers, Background, Candidate, Definition, Event, Given, How, Made, Need, Place, Placing, Policy, Prefer, Reserve,
+    SpaceId, System, Time, Values, Wants,
 };
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
-use superpage_pages::{Level, Vpn};
+use superpage_pages::{Level, PageRange, Vpn};
 
 pub(super) static POLICY: Definition = Definition {
     name: "plan",
@@ -59,7 +58,7 @@ pub(super) static POLICY: Definition = Definition {
                 let name = given.text("file").unwrap_or_default();
                 Made::failed(format!("{name}: no region of it has an address of a live program"))
             }
-            Ok(ranges) => Made::with(answers, Plan { ranges, interval, scan: 0, mapped: BTreeSet::new() }),
+            Ok(ranges) => Made::with(answers, Plan { ranges, interval, scan: 0, mapped: Vec::new() }),
             Err((line, why)) => Made::failed(format!("{}, line {line}: {why}", given.text("file").unwrap_or_default())),
         }
     },
@@ -157,9 +156,8 @@ struct Plan {
     ranges: Vec<Range<u64>>,
     interval: Time,
     scan: Time,
-    /// Where something was mapped since the last call, which comes at once: faults there do not
-    /// know the plan.
-    mapped: BTreeSet<SpaceId>,
+    /// What was mapped since the last call, which comes at once: faults there do not know the plan.
+    mapped: Vec<(SpaceId, PageRange)>,
 }
 
 impl Background for Plan {
@@ -172,17 +170,19 @@ impl Background for Plan {
     }
 
     fn notify(&mut self, event: Event) {
-        if let Event::Mapped { space, .. } = event {
-            self.mapped.insert(space);
+        if let Event::Mapped { space, range } = event {
+            self.mapped.push((space, range));
         }
     }
 
     fn tick(&mut self, now: Time, system: &mut dyn System) {
         let (level, bytes) = (huge(system.ladder()), system.ladder().base().bytes());
         let prefer = Prefer { place: Some(Place::Extent), size: Some(Reserve::Huge), ..Prefer::default() };
-        for space in core::mem::take(&mut self.mapped) {
-            for range in &self.ranges {
-                let (from, to) = (range.start / bytes, (range.end / bytes).min(PAGES_LIMIT));
+        for (space, PageRange { start, pages }) in core::mem::take(&mut self.mapped) {
+            let end = start.0 + pages;
+            let first = self.ranges.partition_point(|range| range.end / bytes <= start.0);
+            for range in self.ranges[first..].iter().take_while(|range| range.start / bytes < end) {
+                let (from, to) = (start.0.max(range.start / bytes), end.min(range.end / bytes));
                 system.prefer(space, Some(Vpn(from).pages(to.saturating_sub(from))), prefer);
             }
         }

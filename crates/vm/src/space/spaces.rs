@@ -2,6 +2,8 @@
 
 use crate::space::{Entry, Space};
 use crate::{Error, SpaceId};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use superpage_pages::Ladder;
 
@@ -9,28 +11,33 @@ use superpage_pages::Ladder;
 pub(crate) struct Spaces {
     pub(super) ladder: Ladder,
     slots: Vec<Option<Space>>,
+    /// All numbers below are used.
+    unused: usize,
     /// How many map entries have gone: what a fork shares may have no other user since.
     pub(super) dropped: u64,
 }
 
 impl Spaces {
     pub(crate) fn new(ladder: Ladder) -> Spaces {
-        Spaces { ladder, slots: Vec::new(), dropped: 0 }
+        Spaces { ladder, slots: Vec::new(), unused: 0, dropped: 0 }
     }
 
     /// Adds one with nothing mapped, with the smallest unused number.
     pub(crate) fn create(&mut self) -> SpaceId {
-        let slot = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
+        let used = self.slots[self.unused..].iter().take_while(|space| space.is_some()).count();
+        let slot = self.unused + used;
+        if slot == self.slots.len() {
             self.slots.push(None);
-            self.slots.len() - 1
-        });
+        }
         self.slots[slot] = Some(Space::default());
+        self.unused = slot + 1;
         SpaceId(slot as u32)
     }
 
     /// Removes one, in which nothing is mapped.
     pub(crate) fn remove(&mut self, space: SpaceId) {
         self.slots[space.0 as usize] = None;
+        self.unused = self.unused.min(space.0 as usize);
     }
 
     /// The second gets what the first prefers; both have entries that share from now on.
@@ -58,6 +65,14 @@ impl Spaces {
     /// The map entries of all.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> + '_ {
         self.iter().flat_map(|(_, space)| space.iter())
+    }
+
+    /// Checks what is known of used numbers.
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        match self.slots[..self.unused].iter().position(Option::is_none) {
+            Some(number) => Err(format!("space {number} is unused, below {}", self.unused)),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn metadata_bytes(&self) -> usize {
