@@ -155,6 +155,8 @@ fn a_wrong_table_is_one_sentence_with_the_line() {
         ("", "has the columns \"\"; expected one named address"),
         ("addr,rw\n1,2\n", "has the columns \"addr, rw\"; expected one named address"),
         ("address\n", "contains no access"),
+        ("address,address\n1,2\n", "has two columns named address; expected one"),
+        ("address\n\"4096\n", "line 2: a quote that is not closed"),
         ("address\n0x10\n-4\n", "FILE: line 3: address \"-4\", expected a whole number from 0 to 2^64 - 1"),
         ("address\n18446744073709551616\n", "line 2: address \"18446744073709551616\""),
         ("address\n0x1g\n", "line 2: address \"0x1g\""),

@@ -40,6 +40,10 @@ impl Rows for Csv {
             if self.lines.line().is_empty() {
                 continue;
             }
+            // A quote within quotes is written twice.
+            if self.lines.line().iter().filter(|byte| **byte == b'"').count() % 2 == 1 {
+                return Err(self.lines.wrong("a quote that is not closed on its line, expected a row on each line"));
+            }
             self.cells.split(self.lines.line());
             self.row(each).map_err(|problem| self.lines.wrong(&problem))?;
         }

@@ -193,7 +193,7 @@ impl Table {
     /// The records of these rows, of the file with that name.
     ///
     /// # Errors
-    /// There are neither addresses nor pages among its columns.
+    /// There are neither addresses nor pages among its columns, or two have one name that is known.
     pub(super) fn records(rows: impl Rows + 'static, file: &str) -> Result<Box<dyn Records>, Error> {
         let names = rows.names();
         let has = |name: &str| names.iter().any(|known| known == name);
@@ -204,6 +204,11 @@ impl Table {
                 "has the columns {found:?}; expected one named address, and kind, size, thread, time and instructions \
                  where there are such, or those that trace export writes"
             );
+            return Err(Error::input(file, problem));
+        }
+        let twice = |place: &usize| Column::named(&names[*place]).is_some() && names[..*place].contains(&names[*place]);
+        if let Some(place) = (1..names.len()).find(twice) {
+            let problem = format!("has two columns named {}; expected one: rename or remove the other", names[place]);
             return Err(Error::input(file, problem));
         }
         Ok(Box::new(Table { rows: Box::new(rows), state: State { addresses, ..State::default() } }))
