@@ -224,10 +224,10 @@ fn after_help() -> String {
          -- redis-benchmark -p 7001 -t set -r 1000000 -n 1000000\n\n\
          The whole process tree is measured: the time until all of it has ended, its processor time, page faults and\n\
          memory. `time / now` is the ratio to the time of the system as it is, with an interval: all intervals hold\n\
-         together in 95 of 100 comparisons. Of a server its own tree is measured, and the time is 1 / throughput, as the\n\
-         load says. Each policy says what it really did; one that reached nothing of the program's memory gets no\n\
-         verdict. Settings of the whole system are put back after each run; where this process is killed, by the next\n\
-         call of any live verb.\n\nPolicies:\n{}",
+         together in 95 of 100 comparisons, or in as many as the head of the column says. Of a server its own tree\n\
+         is measured, and the time is 1 / throughput, as the load says. Each policy says what it really did; one that\n\
+         reached nothing of the program's memory gets no verdict. Settings of the whole system are put back after each\n\
+         run; where this process is killed, by the next call of any live verb.\n\nPolicies:\n{}",
         Policy::help()
     )
 }

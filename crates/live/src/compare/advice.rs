@@ -200,7 +200,7 @@ fn memory(row: &Row, other: &Row, word: &str) -> String {
 }
 
 /// A share as a percentage with two or three digits.
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{} %", digits(share))
 }
 

@@ -1,6 +1,8 @@
 //! The rows as tables for people: the same on the screen, in Markdown and in HTML.
 
+use super::advice::percent;
 use super::row::Verdict;
+use super::statistics::{LEVEL, Ratio};
 use super::{Comparison, Row, counted};
 use superpage_report::{Column, Table, bytes, count, time};
 
@@ -50,7 +52,9 @@ pub fn table(comparison: &Comparison) -> Table {
         .map(|(name, always, _)| if *always { Column::number(*name) } else { Column::number(*name).only_wide() });
     let reference = rows.first().map_or("now", |row| row.policy.as_str());
     let of = if rows.iter().any(|row| row.requests_per_second.is_some()) { "time per request" } else { "time" };
-    let last = Column::number(format!("{of} / {reference}"));
+    let level = comparison.level().filter(|level| *level < LEVEL);
+    let level = level.map_or(String::new(), |level| format!(" ({} sure)", percent(level)));
+    let last = Column::number(format!("{of} / {reference}{level}"));
     let mut table = Table::new(std::iter::once(Column::prose("policy")).chain(head).chain([last]));
     for row in rows {
         let cold = if row.memory_before == super::host::COLD { " (cold host)" } else { "" };
@@ -100,24 +104,21 @@ fn rate(rate: f64) -> String {
     }
 }
 
-/// The ratio to the reference and its interval; whether it differs at all. Of a policy that did
-/// nothing the interval says nothing, except where no huge page was free: to look for one takes
-/// time.
+/// The ratio to the reference and its interval, if that says anything; whether it differs at all.
 fn ratio(row: &Row) -> String {
     let Some(ratio) = row.time_ratio else { return "1".into() };
-    let looked_for = row.memory_before == super::host::FRAGMENTED;
     let verdict = match row.verdict {
         Some(Verdict::Faster) => " faster",
         Some(Verdict::Slower) => " slower",
-        Some(Verdict::NothingReached) if looked_for => ", did nothing",
-        Some(Verdict::NothingReached) => return format!("{:.3}, did nothing", ratio.estimate),
+        Some(Verdict::NothingReached) => ", did nothing",
         Some(Verdict::SettingsDiffered) => return "settings differed".into(),
         Some(Verdict::StatusesDiffer) => return "statuses differ".into(),
         _ => "",
     };
-    match ratio.interval() {
-        Some((low, high)) => format!("{:.3} ({low:.3} to {high:.3}){verdict}", ratio.estimate),
-        None => format!("{:.3}, no interval", ratio.estimate),
+    match row.shown_ratio() {
+        Some(Ratio { estimate, low, high, .. }) => format!("{estimate:.3} ({low:.3} to {high:.3}){verdict}"),
+        None if row.is_comparable() => format!("{:.3}, no interval", ratio.estimate),
+        None => format!("{:.3}{verdict}", ratio.estimate),
     }
 }
 

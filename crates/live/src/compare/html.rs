@@ -2,8 +2,9 @@
 //! median and its interval. The quantities are those of Piehl's figures 4.1 to 4.9 (misses of the
 //! data TLB, time elapsed, time in the kernel), with the page faults and the memory of his tables.
 
+use super::advice::percent;
 use super::columns::{did_table, table};
-use super::statistics::median_interval;
+use super::statistics::{LEVEL, median_interval};
 use super::{Comparison, Row};
 use std::fmt::Write;
 use superpage_report::{Axis, Dots, DotsOf, ExploredAxis, ExploredRow, Explorer, Figure};
@@ -33,13 +34,26 @@ pub fn html(comparison: &Comparison) -> String {
         let notes: String = comparison.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
         let _ = write!(main, "<ul class=\"notes\">\n{notes}</ul>\n");
     }
-    let below = "<p class=\"made\">Medians; strokes are 95 % intervals.</p>";
-    main += &explorer(comparison).map_or(String::new(), |explorer| explorer.html("The rows", below));
+    let below = format!("<p class=\"made\">{}.</p>", strokes(comparison));
+    main += &explorer(comparison).map_or(String::new(), |explorer| explorer.html("The rows", &below));
     for (index, figure) in dots(&comparison.rows).iter().enumerate() {
         main += &figure.html(&format!("runs{index}"));
     }
     main += &over_time(&comparison.rows).map_or(String::new(), |figure| figure.html("over-time"));
     page(&format!("superpage compare {}", comparison.command), &lead, &main)
+}
+
+/// What the strokes of the explored rows are.
+fn strokes(comparison: &Comparison) -> String {
+    let level = comparison.level().map(|level| format!(", those of ratios together {} sure", percent(level)));
+    let without =
+        if comparison.rows.iter().all(Row::is_comparable) { "" } else { "; a row without a verdict has none" };
+    format!("Medians; strokes are intervals{}, others each {} sure{without}", level.unwrap_or_default(), percent(LEVEL))
+}
+
+/// The interval of the median of a row's values, if the row can be compared.
+fn interval_of(row: &Row, values: &[f64]) -> Option<(f64, f64)> {
+    median_interval(values).filter(|_| row.is_comparable())
 }
 
 /// A chart for each quantity that is known of every run.
@@ -60,7 +74,7 @@ fn dots(rows: &[Row]) -> Vec<Dots> {
     let chart = |(title, unit, values): (&str, &str, Values)| Dots {
         title: title.into(),
         unit: unit.into(),
-        groups: rows.iter().map(|row| DotsOf::new(&row.policy, values(row), median_interval(&values(row)))).collect(),
+        groups: rows.iter().map(|row| DotsOf::new(&row.policy, values(row), interval_of(row, &values(row)))).collect(),
     };
     charts.into_iter().map(chart).collect()
 }
@@ -71,18 +85,19 @@ fn explorer(comparison: &Comparison) -> Option<Explorer> {
     type Known = (f64, Option<(f64, f64)>);
     type Quantity<'a> = (&'static str, &'a str, &'static str, &'a dyn Fn(&Row) -> Option<Known>);
     let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    let of_ratio = |row: &Row| row.time_ratio.map(|ratio| (ratio.estimate, ratio.interval()));
+    let of_ratio =
+        |row: &Row| row.time_ratio.map(|ratio| (ratio.estimate, row.shown_ratio().and_then(|shown| shown.interval())));
     let served = rows.iter().any(|row| row.requests_per_second.is_some());
     let (time, label, unit, scale) =
         if served { ("time_us", "time per request", " µs", 1e6) } else { ("time", "time", " s", 1.0) };
     let quantities: [Quantity; 8] = [
         ("ratio", "time, of the reference's", "", &|row| of_ratio(row).or(Some((1.0, None)))),
         (time, label, unit, &|row| {
-            let interval = median_interval(&row.times).map(|(low, high)| (scale * low, scale * high));
+            let interval = interval_of(row, &row.times).map(|(low, high)| (scale * low, scale * high));
             Some((scale * row.wall_seconds.median, interval))
         }),
         ("system", "time in the kernel", " s", &|row| {
-            Some((row.system_seconds.median, median_interval(&row.system_times)))
+            Some((row.system_seconds.median, interval_of(row, &row.system_times)))
         }),
         ("minor_faults", "page faults", "", &|row| Some((row.minor_faults as f64, None))),
         ("peak_rss", "memory at its peak", " MB", &|row| Some((megabytes(row.peak_rss_bytes), None))),
@@ -166,6 +181,32 @@ mod tests {
         assert_eq!(explorer.measures[1].unit, " s");
         let page = html(&comparison);
         assert!(page.contains("class=\"explore\"") && page.matches("class=\"run\"").count() == 4 * (1 + 20), "{page}");
+    }
+
+    #[test]
+    fn a_row_without_a_verdict_has_no_stroke_and_the_caption_has_the_level() {
+        let times: Vec<f64> = (0..6).map(|round| 0.7 + 0.02 * f64::from(round)).collect();
+        let more: Vec<f64> = times.iter().map(|time| time * 1.3).collect();
+        let of = |policy, reached| {
+            let mut row = row(policy, &more, 1 << 20, Some((&times[..], 3)));
+            row.tell(String::new(), Some(reached), None);
+            row
+        };
+        let rows = vec![
+            row("now", &times, 1 << 20, None::<(&[f64], usize)>),
+            of("promote", false),
+            Row { settings_differed: 1, ..of("base", true) },
+            of("thp", true),
+        ];
+        let comparison = comparison(rows);
+        let explorer = explorer(&comparison).unwrap();
+        let strokes: Vec<bool> = explorer.rows.iter().map(|row| row.intervals.iter().any(Option::is_some)).collect();
+        assert_eq!(strokes, [true, false, false, true]);
+        assert!((explorer.rows[1].values[0] - 1.3).abs() < 1e-9, "its point is drawn");
+        let page = html(&comparison);
+        let caption = "strokes are intervals, those of ratios together 91 % sure, others each 95 % sure; a row without";
+        assert!(page.contains(caption) && page.contains("time / now (91 % sure)"), "{page}");
+        assert_eq!(page.matches("class=\"interval\"").count(), 4 * (1 + 2));
     }
 
     #[test]

@@ -46,6 +46,7 @@ use host::{Before, busy};
 use looks::Looks;
 use rows::{Began, Look, failed, rows, unseen};
 use served::Loader;
+use statistics::Ratio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -124,6 +125,13 @@ impl Comparison {
     /// Whether it was stopped, or its time was over, before the last round.
     pub fn ended_early(&self) -> bool {
         matches!(self.end, End::TimeLimit | End::Stopped)
+    }
+
+    /// The level at which the intervals that are shown hold together: [`statistics::LEVEL`], or
+    /// less after few rounds; none if none is shown.
+    pub(crate) fn level(&self) -> Option<f64> {
+        let level = |ratio: Ratio| if ratio.sure { statistics::LEVEL } else { ratio.level };
+        self.rows.iter().filter_map(Row::shown_ratio).map(level).reduce(f64::min)
     }
 
     /// How many rounds there are: `1 round`, `3 of 6 rounds, ended early`.

@@ -290,6 +290,23 @@ impl Row {
         }
     }
 
+    /// Whether its times can be compared with the reference's: its settings and statuses were the
+    /// same, and it affected memory, or looked for a huge page where none was free, which takes
+    /// time.
+    pub(super) fn is_comparable(&self) -> bool {
+        self.settings_differed == 0
+            && match self.verdict {
+                Some(Verdict::SettingsDiffered | Verdict::StatusesDiffer) => false,
+                Some(Verdict::NothingReached) => self.memory_before == super::host::FRAGMENTED,
+                _ => true,
+            }
+    }
+
+    /// The ratio of times, if it is shown with an interval.
+    pub(super) fn shown_ratio(&self) -> Option<Ratio> {
+        self.time_ratio.filter(|ratio| self.is_comparable() && ratio.interval().is_some())
+    }
+
     /// Says what the policy did, and with it what is to be said of its time. Call it when
     /// `settings_differed` is set; `incomparable` is the verdict if it cannot be compared with the
     /// reference for another reason.
