@@ -122,6 +122,7 @@ mod tests {
     use crate::compare::advice::tests::row;
     use crate::inspect::Library;
     use crate::promote::Counters;
+    use std::time::Duration;
     use superpage_linux::scan::Kind;
     use superpage_linux::why::Why;
 
@@ -241,13 +242,32 @@ mod tests {
         };
         let counters = Counters { scans: 3, ..Counters::default() };
         let work = Work { counters: counters.clone(), candidates: 12, ..Work::default() };
-        assert_eq!(told(work.clone()).words, "promoted 0 of 12 candidate regions of 2M");
+        let none = "promoted 0 of 12 candidate regions of 2M";
+        let young = "; it ended before any was unchanged for age=2s: try promote:age=100ms,interval=100ms";
+        assert_eq!(told(work.clone()).words, format!("{none}{young}"));
         assert_eq!(told(work.clone()).reached, Some(false));
+        // What it met, and what it waited for once regions were of age.
+        let met = Counters { refused: [("no-extent", 3), ("busy", 1)].into(), ..counters.clone() };
+        assert_eq!(told(Work { counters: met, ..work.clone() }).words, format!("{none}; no free 2M"));
+        let waits = |elapsed| {
+            let (elapsed, waited) = (Duration::from_secs(elapsed), [("cpu", Duration::from_secs(9))].into());
+            told(Work { counters: Counters { elapsed, waited, ..counters.clone() }, ..work.clone() }).words
+        };
+        assert_eq!(waits(10), format!("{none}; no processor time is left"));
+        assert_eq!([waits(2), waits(20)], [0, 1].map(|_| format!("{none}{young}")));
+        let no_room = Counters { no_room: 2, ..counters.clone() };
+        assert_eq!(
+            told(Work { counters: no_room, ..work.clone() }).words,
+            format!("{none}; too little memory would be left")
+        );
+        let kept = Work { kept: [("shared-by-fork", 4)].into(), candidates: 0, ..work.clone() };
+        assert_eq!(told(kept).words, "promoted nothing: shared with another process since a fork");
         let some = Counters { promoted_regions: 5, ..counters };
         let did = told(Work { counters: some, ..work });
         assert_eq!((did.words.as_str(), did.reached), ("promoted up to 5 of 12 candidate regions of 2M", Some(true)));
         let short = told(Work::default());
-        assert!(short.words.starts_with("nothing: it ended before the promoter looked"), "{short:?}");
+        let after = "nothing: it ended before the promoter looked for the first time, after interval=1s: try promote:";
+        assert!(short.words.starts_with(after), "{short:?}");
         let redis = Work { excluded: ["disabled"].into(), ..Work::default() };
         assert_eq!(told(redis).words, "promoted nothing: the process disabled huge pages by prctl");
     }

@@ -34,6 +34,7 @@ pub use self::options::{Options, SLOWDOWN};
 pub use self::promoting::{Promoting, Work};
 pub use self::survey::Finding;
 pub use self::target::{Listing, Selected, Target};
+pub(crate) use self::waits::reason;
 
 use self::clock::Clock;
 use self::given_back::GivenBack;

@@ -22,6 +22,11 @@ fn name(why: Why) -> Option<&'static str> {
     })
 }
 
+/// The reason to wait of this name; none if it is none of [`REASONS`].
+pub(crate) fn reason(named: &str) -> Option<Why> {
+    Why::ALL.iter().copied().find(|why| name(*why) == Some(named))
+}
+
 /// Until when promotion waits, by reason, as it was after the last step. Times are since the
 /// promoter began.
 #[derive(Debug, Default)]
