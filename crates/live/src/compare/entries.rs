@@ -4,11 +4,12 @@ use super::Options;
 use super::did::Seen;
 use super::row::Run;
 use super::statistics::Family;
+use crate::launch::UNALIGNED;
 use crate::policy::Plan;
 use crate::sample;
 use std::ffi::OsString;
 use superpage_linux::Error;
-use superpage_linux::settings::Settings;
+use superpage_linux::settings::{Settings, System, THP_ENABLED};
 
 /// A policy, and what distinguishes it from others of its name.
 pub(super) struct Entry {
@@ -86,8 +87,9 @@ pub(super) fn entries(
                 continue;
             }
             // What is for shared memory alone is left out, and not the policy.
-            if others.is_empty() && !plan.is_global() {
+            if plan.is_briefly_global() {
                 plan.settings.clear();
+                plan.notes.push(format!("{UNALIGNED}: shmem_enabled is left alone, as it is of the whole system"));
             }
         }
         let tried = plan.and_then(|plan| {
@@ -122,6 +124,10 @@ pub(super) fn entries(
     if !reaching.is_empty() {
         whys.insert(0, reaches(&reaching, others.as_deref().unwrap_or_default()));
     }
+    if let Some(why) = whys.first_mut().filter(|_| options.with.is_empty() && asks_suffice(settings.system())) {
+        *why += "; without any setting, for what the C library's malloc hands out: superpage compare --with \
+                 'now=GLIBC_TUNABLES=glibc.malloc.hugetlb=1 CMD' -- CMD";
+    }
     if entries.len() == 1 && !left_out.is_empty() {
         return Err(Error::Unable(format!(
             "nothing can be compared with {} here; {}",
@@ -131,6 +137,11 @@ pub(super) fn entries(
     }
     notes.extend(whys);
     Ok((entries, left_out))
+}
+
+/// Whether a program needs only to ask for huge pages.
+fn asks_suffice(system: &System) -> bool {
+    system.get(THP_ENABLED).is_ok_and(|word| word == "madvise")
 }
 
 /// Why these policies are left out, and what to do to compare them.
@@ -153,6 +164,38 @@ fn reaches(policies: &[String], others: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use superpage_linux::settings::SHMEM_ENABLED;
+
+    /// Not the one for shared memory either, which `promote` would set for a while.
+    #[test]
+    fn while_other_programs_run_no_setting_of_the_system_is_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, run) = (folder.path().join("root"), folder.path().join("run"));
+        for (setting, word) in
+            [(THP_ENABLED, "always [madvise] never"), (SHMEM_ENABLED, "always within_size advise [never] deny force")]
+        {
+            std::fs::create_dir_all(root.join(setting).parent().unwrap()).unwrap();
+            std::fs::write(root.join(setting), word).unwrap();
+        }
+        let mut settings = Settings::new(System::at(root, run), false);
+        let policies = ["now", "thp", "promote"].map(|name| name.parse().unwrap()).into();
+        let options = Options { policies, ..Options::new(["true"]) };
+        let mut of = |others: &str| {
+            let mut notes = Vec::new();
+            let found = entries(&options, Some(others.into()), &mut settings, &mut notes);
+            // Without the right to promote nothing is left to compare.
+            let Ok((entries, left_out)) = found else { return found.map(|_| ()).unwrap_err().to_string() };
+            assert_eq!(left_out, ["thp"]);
+            assert!(entries.iter().all(|entry| entry.plan.settings.is_empty()));
+            assert!(notes.iter().any(|note| note.contains("fits: shmem_enabled is left alone")), "{notes:?}");
+            notes.join("\n")
+        };
+        for others in ["", "redis (7, 2 GB)"] {
+            let said = of(others);
+            let offer = "; without any setting, for what the C library's malloc hands out: superpage compare --with";
+            assert_eq!(said.matches(offer).count(), 1, "{said}");
+        }
+    }
 
     #[test]
     fn policies_that_reach_into_other_programs_have_one_note() {

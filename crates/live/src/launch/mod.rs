@@ -36,7 +36,7 @@ impl Plan {
 }
 
 /// What follows where `shmem_enabled` stays `never` while the command maps its memory.
-const UNALIGNED: &str = "shared memory may lie where no huge page fits";
+pub(crate) const UNALIGNED: &str = "shared memory may lie where no huge page fits";
 
 /// A policy in force, for commands that are started with it. System-wide settings are restored when
 /// this is dropped; what cannot be restored is reported on standard error, once.
