@@ -188,7 +188,7 @@ fn said_once(notes: Vec<(String, Vec<String>)>) -> Vec<String> {
 
 /// The comparison of one program, with what it says in a sentence.
 fn shown(program: Program, comparison: &Comparison, screen: Screen) -> String {
-    let mut text = screen.paragraph(program.title());
+    let mut text = screen.paragraph(&format!("{} ({})", program.title(), comparison.rounds_in_words()));
     text += &screen.table(&table(comparison));
     text +=
         &comparison.advice.iter().map(|advice| format!("\n{}", screen.paragraph(&advice.sentence))).collect::<String>();

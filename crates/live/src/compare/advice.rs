@@ -7,11 +7,12 @@
 //! policy is significantly faster, the reference is recommended. A policy that affected none of the
 //! program's memory is never recommended, and its time is not mentioned; nor is one that was
 //! measured while settings of the system differed, or whose runs ended with other statuses than the
-//! reference's.
+//! reference's. Another that takes twice the reference's memory, and 64 MB more, is named with it.
 
 use super::row::{Row, Verdict};
 use super::statistics::{LEVEL, rounds_needed};
 use serde::Serialize;
+use superpage_report::bytes;
 
 /// The recommendation that follows from the rows.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -24,11 +25,14 @@ pub struct Advice {
 
 /// The smallest difference of memory that counts.
 const LESS: f64 = 0.99;
+/// Memory that is clearly more: by this factor of the reference's, and by this many bytes.
+const CLEARLY: (u64, u64) = (2, 64 << 20);
 
 /// What `rows` advise: the reference first, at least one. The policies in `left_out` were not
 /// compared, so that nothing is said of them but that.
 pub(super) fn advise(rows: &[Row], left_out: &[String]) -> Advice {
     let mut advice = of_compared(rows, if left_out.is_empty() { Among::All } else { Among::Some });
+    advice.sentence += &costly(rows, &advice);
     if !left_out.is_empty() {
         advice.sentence += &format!("; not compared, as said below: {}", left_out.join(", "));
     }
@@ -120,6 +124,22 @@ fn of_compared(rows: &[Row], among: Among) -> Advice {
     Advice { policy: Some(chosen.policy.clone()), sentence }
 }
 
+/// The policies that take clearly more memory than the reference, without the one that is advised.
+fn costly(rows: &[Row], advice: &Advice) -> String {
+    let now = rows[0].peak_rss_bytes;
+    let clearly = |row: &&Row| {
+        let peak = row.peak_rss_bytes;
+        let other = row.reached != Some(false) && row.is_comparable() && advice.policy.as_ref() != Some(&row.policy);
+        other && peak >= CLEARLY.0 * now && peak >= now + CLEARLY.1
+    };
+    let takes = |row: &Row| format!("{} takes {} of memory", row.policy, bytes(row.peak_rss_bytes));
+    let names: Vec<String> = rows[1..].iter().filter(clearly).map(takes).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!("; {}, {} {}", names.join(", "), rows[0].policy, bytes(now))
+}
+
 /// A sentence if the time of a policy that did nothing differs by as much as one with a verdict.
 pub(super) fn as_far(rows: &[Row]) -> Option<String> {
     let moved = |row: &Row| row.time_ratio.map_or(0.0, |ratio| ratio.estimate.ln().abs());
@@ -175,8 +195,7 @@ pub(super) fn other_side(rows: &[Row]) -> Option<String> {
     let differs = |row: &&Row| {
         let (Some(ratio), Some(verdict)) = (row.time_ratio, row.verdict) else { return false };
         let medians = row.wall_seconds.median / reference.wall_seconds.median;
-        !matches!(verdict, Verdict::SettingsDiffered | Verdict::StatusesDiffer)
-            && shown(medians) * shown(ratio.estimate) < 0.0
+        verdict != Verdict::NothingReached && row.is_comparable() && shown(medians) * shown(ratio.estimate) < 0.0
     };
     let names: Vec<&str> = rows.iter().filter(differs).map(|row| row.policy.as_str()).collect();
     let name = &reference.policy;
@@ -298,6 +317,16 @@ pub(super) mod tests {
         let slower = advice(10, &[("thp", 1.1, 0.004, 150 << 20)]);
         assert_eq!(slower.policy.as_deref(), Some("now"));
         assert!(slower.sentence.contains("thp takes 10 % more time"), "{}", slower.sentence);
+    }
+
+    #[test]
+    fn what_takes_clearly_more_memory_is_named() {
+        let said = |factor, memory| advice(10, &[("thp", factor, 0.004, memory)]).sentence;
+        let same = said(1.0, 520 << 20);
+        assert!(same.starts_with("no difference was found; stay with now ("), "{same}");
+        assert!(same.ends_with("; thp takes 520 MB of memory, now 100 MB"), "{same}");
+        assert!(!said(1.0, 199 << 20).contains("of memory"));
+        assert!(said(0.5, 520 << 20).ends_with("for 420 % more memory"), "it is said of what is advised already");
     }
 
     #[test]
@@ -425,9 +454,11 @@ pub(super) mod tests {
             rows[1].tell(String::new(), Some(true), None);
             rows
         };
-        let rows = of(&thp);
+        let mut rows = of(&thp);
         assert!(rows[1].wall_seconds.median < 2.0 && rows[1].time_ratio.unwrap().estimate > 1.0);
         assert!(other_side(&rows).unwrap().starts_with("time / now of thp says otherwise than the medians: it "));
+        rows[1].tell(String::new(), Some(false), None);
+        assert_eq!(other_side(&rows), None, "a row that did nothing has no ratio to explain");
         assert_eq!(other_side(&of(&now.map(|time| 1.1 * time))), None);
         assert_eq!(other_side(&of(&now)), None);
     }
