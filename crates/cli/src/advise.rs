@@ -218,16 +218,17 @@ impl Advise {
             return Ok(Written { text, notes, lines: Vec::new(), json: Some(("mosalloc", json)) });
         }
         let mut text = advice.plan(regions);
-        let again = match &self.command[..] {
-            [] => "...".into(),
-            command => format!("-- {}", words(command)),
+        let again = match (&self.trace, &self.workload) {
+            (Some(trace), _) => format!("--trace {}", quoted(&trace.to_string_lossy())),
+            (None, Some(workload)) => quoted(workload),
+            (None, None) => format!("-- {}", words(&self.command)),
         };
         let plan = |more: &str| quoted(&format!("plan:file={output},{more}"));
         let cores = match advice.most_cores {
             0 => String::new(),
             cores => format!(" --cores {cores}"),
         };
-        let sim = format!("superpage sim -m {}{cores} -p {} {again}", advice.base.machine, plan("cost=0"));
+        let sim = format!("superpage sim -m {}{cores} -p {} {again}", quoted(&self.machine), plan("cost=0"));
         let (mut notes, mut lines) = (Vec::new(), vec![("to simulate that plan", sim)]);
         if self.command.is_empty() {
             return Ok(Written { text, notes, lines, json: None });
@@ -273,12 +274,12 @@ impl Advise {
         let Advice { base, everywhere, regions, .. } = advice;
         let speedup = base.cycles as f64 / everywhere.cycles.max(1) as f64;
         let title = format!(
-            "{}: {} TLB misses on {} under base pages, in {} regions (each an aligned {} of addresses); huge pages \
+            "{}: {} TLB misses on {} under base pages, in {} (each an aligned {} of addresses); huge pages \
              everywhere: {} misses, speedup {speedup:.3}",
             base.workload,
             count(base.tlb_misses),
             base.machine,
-            count(regions.len() as u64),
+            counted(regions.len()),
             bytes(advice.region_bytes),
             count(everywhere.tlb_misses),
         );
@@ -293,10 +294,17 @@ impl Advise {
         if let Some(least) = advice.least(PLANNED) {
             let (few, all) = (least.regions, advice.layouts.last().map_or(0, |layout| layout.regions));
             let hot = regions_with_most(advice);
-            let words = if 2 * huge_bytes(advice, &least.row) <= memory(&least.row) {
-                "most of its memory needs no huge pages: advice by the program itself, where it allocates that \
-                      (MADV_HUGEPAGE), with enabled=madvise"
-                    .to_string()
+            let (huge, least_memory) = (huge_bytes(advice, &least.row), memory(&least.row));
+            let thp = &advice.thp;
+            let words = if 2 * huge <= least_memory && thp.cycles <= least.row.cycles && memory(thp) <= least_memory {
+                format!("thp gives {:.1} % in no more memory (superpage run -p thp -- CMD)", 100.0 * advice.share(thp))
+            } else if 2 * huge <= least_memory {
+                format!(
+                    "huge pages are {} of its {}: advice by the program itself, where it allocates those \
+                     (MADV_HUGEPAGE), with enabled=madvise",
+                    bytes(huge),
+                    bytes(least_memory)
+                )
             } else if 2 * hot <= few {
                 format!(
                     "{:.0} % of the misses are in the first {hot}, and the others save page faults: huge pages \
@@ -307,12 +315,11 @@ impl Advise {
                 "the misses are spread over its memory: huge pages wherever they fit (superpage run -p thp -- CMD)"
                     .into()
             };
-            let grown = memory(&least.row).saturating_sub(memory(base));
             let note = format!(
-                "{} give {:.0} % of what huge pages everywhere save, with {} more memory at its peak; {words}",
+                "{} {:.1} % of what huge pages everywhere save, with {} more memory at its peak; {words}",
                 in_words(few, all),
-                100.0 * PLANNED,
-                bytes(grown),
+                100.0 * least.share,
+                bytes(least_memory.saturating_sub(memory(base))),
             );
             out += &screen.note(&note);
         }
@@ -328,15 +335,16 @@ impl Advise {
 
 /// The regions of a plan, and what the others are.
 fn in_words(few: usize, all: usize) -> String {
+    let give = if few == 1 { "gives" } else { "give" };
     match all - few {
-        0 => format!("all {} regions that miss", count(all as u64)),
-        rest => format!(
-            "the {} regions with most misses (of {}; the other {} have fewer, and are not in the plan)",
-            count(few as u64),
-            count(all as u64),
-            count(rest as u64)
-        ),
+        0 => format!("{} (all that miss) {give}", counted(few)),
+        rest => format!("{} with most misses (of {}; {rest} not in the plan) {give}", counted(few), count(all as u64)),
     }
+}
+
+/// A number of regions.
+fn counted(regions: usize) -> String {
+    format!("{} region{}", count(regions as u64), if regions == 1 { "" } else { "s" })
 }
 
 /// The folder for temporary files cannot be had.
