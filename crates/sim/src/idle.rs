@@ -2,6 +2,7 @@
 
 use crate::Row;
 use crate::policy::SIMULATOR;
+use std::time::Duration;
 use superpage_pages::PageSize;
 use superpage_vm::{Accessed, Hints, Place, Policy, Promote, Reserve, Why, ZeroPage};
 
@@ -22,7 +23,10 @@ pub(crate) fn idle(row: &Row, group: &[Row]) -> Option<String> {
         return Some("no superpage size of this machine is in use".into());
     }
     if policy.background().is_some() {
-        return refused(row);
+        // It finds a process after an interval, scans it after another, and then waits for the age.
+        let unsettled = policy.definition().name == "promote" && clock(row) < longest(&policy);
+        let late = || (unsettled && row.background_runs > Some(0)).then(|| too_short(row));
+        return refused(row).or_else(late);
     }
     let place = policy.answers.place;
     if place.pool.is_some() || place.zero_page != ZeroPage::Off {
@@ -67,6 +71,50 @@ pub(crate) fn idle(row: &Row, group: &[Row]) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// That a run is too short for what its background waits for, and what to set for a longer one.
+pub(crate) fn too_short(row: &Row) -> String {
+    let policy = Policy::parse(&row.policy, &SIMULATOR).ok();
+    let given = policy.as_ref().map(Policy::given);
+    let cpu = given.filter(|given| given.has("cpu")).and_then(|given| given.find_share("cpu")).filter(|cpu| *cpu < 1.0);
+    let mut limits: Vec<String> =
+        policy.iter().flat_map(waits).map(|(name, time)| format!("{name}={time:?}")).collect();
+    limits.extend(cpu.map(|share| format!("cpu={share}")));
+    // Twice that, since memory is there only from some time on.
+    let needed = policy.as_ref().map(|policy| 2.0 * longest(policy).as_secs_f64() / clock(row).as_secs_f64());
+    let factor = needed.filter(|needed| *needed > 1.0).map_or(100, round_up);
+    format!(
+        "the run ({} modelled) {} too short for what it waits for{}: set shorter times, or --time-scale {}{}",
+        superpage_report::time(row.seconds + row.idle_seconds),
+        if row.sampled.is_some() { "seems" } else { "is" },
+        if limits.is_empty() { String::new() } else { format!(" ({})", limits.join(", ")) },
+        row.time_scale.times(factor),
+        if cpu.is_some() { ", and cpu=1" } else { "" }
+    )
+}
+
+/// What a background waits for before it promotes: until it looks, and until a region has settled.
+fn waits(policy: &Policy) -> impl Iterator<Item = (&'static str, Duration)> {
+    let time = |name| Some((name, policy.given().find_time(name)?));
+    ["interval", "scan", "age", "inactive"].into_iter().filter_map(time)
+}
+
+/// The most that it waits: for two looks, and for a region to settle.
+fn longest(policy: &Policy) -> Duration {
+    waits(policy).map(|(name, time)| if matches!(name, "interval" | "scan") { 2 * time } else { time }).sum()
+}
+
+/// How long a run is on the clock of its background.
+fn clock(row: &Row) -> Duration {
+    Duration::from_nanos(row.time_scale.nanoseconds(row.seconds + row.idle_seconds))
+}
+
+/// The next of 1, 2, 5, 10, 20 and so on.
+fn round_up(number: f64) -> u32 {
+    let power = 10_f64.powf(number.log10().floor());
+    let digit = [1.0, 2.0, 5.0, 10.0].into_iter().find(|digit| digit * power >= number).unwrap_or(10.0);
+    (digit * power).round() as u32
 }
 
 /// What a background refused.

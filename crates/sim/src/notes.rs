@@ -1,10 +1,10 @@
 //! The notes below a table: what a reader must know of its rows.
 
-use crate::idle::idle;
+use crate::idle::{idle, too_short};
 use crate::table::percent;
 use crate::{BackgroundOn, Row, Sampled};
 use std::collections::{BTreeMap, BTreeSet};
-use superpage_report::{count, time};
+use superpage_report::count;
 
 /// The notes that must stand below a table for it to be honest.
 pub(crate) fn notes(group: &[Row], part: bool) -> Vec<String> {
@@ -17,13 +17,8 @@ pub(crate) fn notes(group: &[Row], part: bool) -> Vec<String> {
         }
         // A part that is shorter than a period is nothing to say.
         if row.background_runs == Some(0) && !part {
-            notes.push(format!(
-                "{name}: its background never ran while the program had memory: the run ({} modelled) {} shorter \
-                 than its period; set a shorter period, or --time-scale {}, say",
-                time(row.seconds + row.idle_seconds),
-                if row.sampled.is_some() { "seems" } else { "is" },
-                row.time_scale.times(100)
-            ));
+            let why = too_short(row);
+            notes.push(format!("{name}: its background never ran while the program had memory: {why}"));
         }
         if row.other_core_cycles >= row.cycles.max(100) / 100 {
             notes.push(format!(

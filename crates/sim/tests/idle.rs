@@ -66,3 +66,34 @@ fn no_extent_is_free() {
     let said = noted(&mut script(0x1000, 1024, 1024, None), "thp:defrag=never", &conditions);
     assert!(said.contains("no superpage: for none of its 2 requests was an extent of 2M free"), "{said}");
 }
+
+/// A run of 10 ms or so under `promote`: what limits it, and the remedy of its note in its place.
+#[test]
+fn a_run_is_too_short_for_a_background() {
+    let rows = |policy: &str, time_scale: &str| {
+        let mut script = script(0x1000, 8192, 8192, None);
+        script.event(Event::Idle { microseconds: 10_000 });
+        let conditions = Conditions { time_scale: time_scale.parse().unwrap(), ..Conditions::default() };
+        run_script(&mut script, "zen5", &[policy], &conditions)
+    };
+    // It never ran; it ran, but no region was seen for its age, or by a scan.
+    for (policy, scale, limits) in [
+        ("promote", "1", "(interval=1s, age=2s, cpu=0.01)"),
+        ("promote", "100", "(interval=1s, age=2s, cpu=0.01)"),
+        ("promote:age=10ms,interval=100ms", "10", "(interval=100ms, age=10ms, cpu=0.01)"),
+        ("promote:age=10s,interval=1ms,cpu=1", "1", "(interval=1ms, age=10s)"),
+    ] {
+        let before = rows(policy, scale);
+        assert_eq!(before[1].promotions, 0);
+        let said = said(&before).split_whitespace().collect::<Vec<_>>().join(" ");
+        let remedy = said.split_once("is too short for what it waits for ").expect(&said).1;
+        assert!(remedy.starts_with(limits), "{said}");
+        let scale = remedy.split_once("--time-scale ").unwrap().1;
+        let digits = scale.find(|c: char| !c.is_ascii_digit()).unwrap();
+        let cpu = if scale[digits..].starts_with(", and cpu=1") { "cpu=1" } else { "" };
+        let separator = if policy.contains(':') || cpu.is_empty() { "," } else { ":" };
+        let policy = format!("{policy}{separator}{cpu}");
+        let after = rows(policy.trim_end_matches(','), &scale[..digits]);
+        assert!(after[1].promotions > 0, "{policy}, {said}");
+    }
+}
