@@ -20,16 +20,22 @@ fn with_interval(value: u64, error: Option<f64>) -> String {
     }
 }
 
-/// What a reader must know of a stream with several threads.
+/// What a reader must know of a stream with several threads, or several cores.
 pub(crate) fn interleaved(row: &Row) -> String {
-    let cores = if row.cores == 1 { "core" } else { "cores" };
+    let on = match (row.cores, row.most_cores) {
+        (on, most) if on < most => format!("{on} of {most} cores"),
+        (1, _) => "1 core".into(),
+        (on, _) => format!("{on} cores"),
+    };
     match (row.threads, row.cores) {
-        (0 | 1, 0 | 1) => String::new(),
-        (0 | 1, on) => format!(", on {on} {cores}"),
+        (0 | 1, 0) => String::new(),
+        (0 | 1, 1) if row.most_cores <= 1 => String::new(),
+        (0 | 1, 1) => format!(", 1 thread on {on}"),
+        (0 | 1, _) => format!(", on {on}"),
         (threads, 0) => format!(
             ", {threads} threads in turns on one core, in an order that the recording made (--cores gives each its own)"
         ),
-        (threads, on) => format!(", {threads} threads on {on} {cores}"),
+        (threads, _) => format!(", {threads} threads on {on}"),
     }
 }
 

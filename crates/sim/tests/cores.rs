@@ -102,6 +102,15 @@ fn rows_say_how_many_cores_there_were_and_how_long_the_busiest_took() {
     let four = row(4, cores(8));
     assert_eq!((four.threads, four.cores), (4, 4), "as many as have run something");
     assert!((four.elapsed_seconds / four.seconds - 0.25).abs() < 1e-6);
+    let said = |row: Row| {
+        let mut out = Vec::new();
+        write(&[row], Format::Table, Screen::of(100), &mut out).unwrap();
+        String::from_utf8(out).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(said(four).contains(", 4 threads on 4 of 8 cores"));
+    assert!(said(row(1, cores(2))).contains(", 1 thread on 1 of 2 cores"));
+    assert!(said(row(4, cores(2))).contains(", 4 threads on 2 cores"));
+    assert!(!said(row(1, cores(1))).contains("core"));
     let without = row(4, None);
     assert_eq!((without.threads, without.cores), (4, 0));
     assert_eq!(without.elapsed_seconds, without.seconds);
