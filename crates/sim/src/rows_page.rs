@@ -1,11 +1,14 @@
 //! Rows as a page: to explore, and over time where they have series.
 
+use crate::notes::notes;
 use crate::quantities::{QUANTITIES, errors, intervals, numbers, values};
+use crate::table::{conditions, machines, part_of, program, short};
 use crate::{Certainty, Row, Sample};
 use superpage_report::{Axis, ExploredAxis, ExploredRow, Explorer, Figure, Kind, Point, Series, escape, page, prose};
 
-/// A page with all rows to explore if there are several, and a panel for each row that has a
-/// series: memory by page size, and below it the misses.
+/// A page that says what ran, with the notes of the table, all rows to explore if there are
+/// several, and a panel for each row that has a series: memory by page size, and below it the
+/// misses.
 pub fn rows_page(rows: &[Row]) -> String {
     let mut certainty = Certainty::default();
     rows.iter().for_each(|row| certainty.see(row));
@@ -14,7 +17,34 @@ pub fn rows_page(rows: &[Row]) -> String {
     let main = explorer.map_or(String::new(), |explorer| explorer.html("The rows", &bound));
     let panels = rows.iter().enumerate().filter_map(|(number, row)| Some((number, row, row.series.as_deref()?)));
     let panels: String = panels.map(|(number, row, series)| panel(number, row, series)).collect();
-    page("superpage sim", "", &(main + &panels))
+    page(&title(rows), &lead(rows), &(main + &panels))
+}
+
+/// Which programs ran on which machines.
+fn title(rows: &[Row]) -> String {
+    let mut programs: Vec<&str> = rows.iter().map(|row| &row.workload[..]).collect();
+    programs.dedup();
+    let programs = match programs[..] {
+        [program] => short(program),
+        ref several => format!("{} programs", several.len()),
+    };
+    format!("superpage sim: {programs} on {}", machines(rows).join(", "))
+}
+
+/// What stands above and below the tables of these rows.
+fn lead(rows: &[Row]) -> String {
+    let mut lead = String::new();
+    for group in rows.chunk_by(|a, b| a.workload == b.workload) {
+        let of_machines = group.chunk_by(|a, b| a.machine == b.machine).map(conditions);
+        let lines: Vec<String> = std::iter::once(program(group)).chain(of_machines).map(|line| escape(&line)).collect();
+        lead += &format!("<p>{}</p>\n", lines.join("<br>\n"));
+        let notes = notes(group, part_of(&group[0], rows).is_some());
+        if !notes.is_empty() {
+            let items: String = notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
+            lead += &format!("<ul>\n{items}</ul>\n");
+        }
+    }
+    lead
 }
 
 /// What rows differ in, and how a row says it.

@@ -14,21 +14,13 @@ pub(crate) fn table(rows: &[Row], screen: Screen) -> String {
     let mut out = String::new();
     let groups: Vec<&[Row]> = rows.chunk_by(|a, b| a.workload == b.workload).collect();
     for group in &groups {
-        let first = &group[0];
-        out += &screen.paragraph(&format!(
-            "{}: {} references, {} instructions{}{}",
-            first.workload,
-            count(first.references),
-            count(first.instructions),
-            approximate::interleaved(first),
-            if group.iter().all(|row| row.complete) { "" } else { ", not to its end" }
-        ));
+        out += &screen.paragraph(&program(group));
         for (index, rows) in group.chunk_by(|a, b| a.machine == b.machine).enumerate() {
             out += if index > 0 { "\n" } else { "" };
             out += &screen.paragraph(&conditions(rows));
             out += &screen.table(&policies(rows, screen));
         }
-        for note in notes(group, part_of(first, rows).is_some()) {
+        for note in notes(group, part_of(&group[0], rows).is_some()) {
             out += &screen.note(&note);
         }
         out.push('\n');
@@ -64,8 +56,21 @@ pub(crate) fn table(rows: &[Row], screen: Screen) -> String {
     out
 }
 
+/// What ran, of the rows of one workload.
+pub(crate) fn program(group: &[Row]) -> String {
+    let first = &group[0];
+    format!(
+        "{}: {} references, {} instructions{}{}",
+        first.workload,
+        count(first.references),
+        count(first.instructions),
+        approximate::interleaved(first),
+        if group.iter().all(|row| row.complete) { "" } else { ", not to its end" }
+    )
+}
+
 /// What all rows of a machine have in common.
-fn conditions(rows: &[Row]) -> String {
+pub(crate) fn conditions(rows: &[Row]) -> String {
     let first = &rows[0];
     let mut parts =
         vec![format!("{} of memory", bytes(first.memory_bytes)), format!("{} of swap", bytes(first.swap_bytes))];
@@ -234,7 +239,7 @@ pub(crate) fn percent(percent: f64) -> String {
 }
 
 /// The machines of the rows, in their order.
-fn machines(rows: &[Row]) -> Vec<&str> {
+pub(crate) fn machines(rows: &[Row]) -> Vec<&str> {
     let mut machines: Vec<&str> = Vec::new();
     for row in rows {
         if !machines.contains(&row.machine.as_str()) {
@@ -293,7 +298,7 @@ fn summary(rows: &[Row], screen: Screen) -> String {
 }
 
 /// The first words of a command line or workload, without the folder of its program.
-fn short(workload: &str) -> String {
+pub(crate) fn short(workload: &str) -> String {
     let (program, rest) = workload.split_at(workload.find([' ', ':']).unwrap_or(workload.len()));
     let program = program.rsplit('/').next().unwrap_or(program);
     let whole = format!("{program}{rest}");
@@ -304,7 +309,7 @@ fn short(workload: &str) -> String {
 
 /// The name of the part of a stream that a row belongs to, if the row of the whole stream is in
 /// `rows`.
-fn part_of<'a>(row: &'a Row, rows: &[Row]) -> Option<&'a str> {
+pub(crate) fn part_of<'a>(row: &'a Row, rows: &[Row]) -> Option<&'a str> {
     rows.iter().find_map(|whole| row.workload.strip_prefix(&whole.workload)?.strip_prefix('/'))
 }
 

@@ -30,6 +30,7 @@ fn a_series_has_marks_and_ends_of_processes() {
     assert!(series.is_sorted_by_key(|sample| sample.seconds));
     let page = rows_page(&rows);
     assert!(page.contains("<title>process 0 ends</title>") && page.contains("thp on zen5"), "{page}");
+    assert!(page.contains("<title>superpage sim: script on zen5</title>") && page.contains("<p>script: "), "{page}");
 }
 
 #[test]
