@@ -34,7 +34,7 @@ pub(crate) struct Sim {
 
     /// Set a value of each machine, as in costs.fault=900 or 'tlb.L2 DTLB.entries=512'; repeat for
     /// several
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     set: Vec<String>,
 
     /// A policy, with parameters as in reservation:sizes=64K+512K; repeat for several. `base` is
@@ -205,6 +205,11 @@ pub(crate) fn limits() -> Vec<Limit> {
 pub(crate) fn limits() -> Vec<Limit> {
     let left = superpage_linux::memory::left().into_iter();
     left.map(|left| Limit { bytes: left.bytes, of: left.of, counts_untouched: left.counts_untouched }).collect()
+}
+
+/// What `--set` takes, as it is.
+fn key_and_value(text: &str) -> Result<String, String> {
+    if text.contains('=') { Ok(text.into()) } else { Err("expected KEY=VALUE, as in costs.fault=900".into()) }
 }
 
 /// A count of at least 1.

@@ -225,6 +225,7 @@ fn the_number_of_threads_changes_no_byte() {
 
 #[test]
 fn what_is_unknown_is_refused_with_what_is_known() {
+    refused(&["sim", "touch:bytes=1M", "--set", ""], &["--set", "expected KEY=VALUE, as in costs.fault=900"]);
     let _turn = superpage_testing::turn_of("command");
     refused(&["sim", "touch", "-m", "pdp-11"], &["pdp-11", "alpha-21264", "zen5"]);
     refused(&["sim", "touch", "-p", "magic"], &["magic", "base, reservation"]);
