@@ -75,13 +75,16 @@ fn calmly<T>(call: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Parque
 }
 
 fn wrong(file: &str, error: &ParquetError) -> Error {
+    let said = error.to_string();
+    // Once for each error within another.
+    let said = said.trim_start_matches("Parquet error: ");
     let problem = match error {
         ParquetError::NYI(_) | ParquetError::General(_)
-            if ["ompression", "Disabled feature"].iter().any(|what| error.to_string().contains(what)) =>
+            if ["ompression", "Disabled feature"].iter().any(|what| said.contains(what)) =>
         {
-            format!("{error}; expected a table with zstd, snappy or no compression")
+            format!("{said}; expected a table with zstd, snappy or no compression")
         }
-        _ => format!("{error}; expected a whole Parquet file"),
+        _ => format!("{said}; expected a whole Parquet file"),
     };
     Error::input(file, problem.replace('\n', " "))
 }
