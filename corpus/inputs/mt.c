@@ -1,11 +1,5 @@
 /* Threads that each read 16 MB of their own at random: mt THREADS READS (cc -O2 -pthread mt.c -o mt) */
-#include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-
-static long reads;
+#include "threads.h"
 
 static void *work(void *number)
 {
@@ -14,7 +8,7 @@ static void *work(void *number)
     char *memory = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (size_t at = 0; at < bytes; at += 4096)
         memory[at] = 1;
-    for (long read = 0; read < reads; read++) {
+    for (long read = 0; read < repeats; read++) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -25,18 +19,5 @@ static void *work(void *number)
 
 int main(int count, char **words)
 {
-    int threads = count == 3 ? atoi(words[1]) : 0;
-    pthread_t all[64];
-    uint64_t sum = 0;
-    if (threads < 1 || threads > 64)
-        return 2;
-    reads = atol(words[2]);
-    for (long number = 1; number <= threads; number++)
-        pthread_create(&all[number - 1], 0, work, (void *)number);
-    for (int number = 0; number < threads; number++) {
-        void *found;
-        pthread_join(all[number], &found);
-        sum += (uint64_t)found;
-    }
-    printf("%lu\n", sum);
+    return run(count, words, 1, work);
 }

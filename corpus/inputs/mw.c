@@ -2,13 +2,7 @@
  * Threads unlike each other, each in 24 MB of its own: reads at random, in strides, near and far, and sorts of
  * pieces: mw THREADS STEPS (cc -O2 -pthread mw.c -o mw)
  */
-#include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-
-static long steps;
+#include "threads.h"
 
 static int compare(const void *left, const void *right)
 {
@@ -24,7 +18,7 @@ static void *work(void *argument)
     char *memory = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (size_t at = 0; at < bytes; at += 64)
         memory[at] = at >> 6;
-    for (long step = 0; step < steps; step++) {
+    for (long step = 0; step < repeats; step++) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -52,18 +46,5 @@ static void *work(void *argument)
 
 int main(int count, char **words)
 {
-    int threads = count == 3 ? atoi(words[1]) : 0;
-    pthread_t all[64];
-    uint64_t sum = 0;
-    if (threads < 1 || threads > 64)
-        return 2;
-    steps = atol(words[2]);
-    for (long number = 0; number < threads; number++)
-        pthread_create(&all[number], 0, work, (void *)number);
-    for (int number = 0; number < threads; number++) {
-        void *found;
-        pthread_join(all[number], &found);
-        sum += (uint64_t)found;
-    }
-    printf("%lu\n", sum);
+    return run(count, words, 0, work);
 }

@@ -100,4 +100,5 @@ def test_its_faults_end_the_call_and_say_where():
     with pytest.raises(TypeError, match="replacements: expected a class made from superpages.Replacement, not 'lru'"):
         superpages.simulate("matrix:n=9", replacements={"L2 DTLB": "lru"})
     with pytest.raises(TypeError, match="superpages looks for touch, not for tuch"):
-        superpages.simulate("matrix:n=9", replacements={"L2 DTLB": type("Tuch", (superpages.Replacement,), {"tuch": OwnLru.touch, "victim": OwnLru.victim})})
+        misspelt = type("Tuch", (superpages.Replacement,), {"tuch": OwnLru.touch, "victim": OwnLru.victim})
+        superpages.simulate("matrix:n=9", replacements={"L2 DTLB": misspelt})

@@ -395,8 +395,8 @@ fn who_keeps_a_sweep_waiting_is_named_and_a_signal_ends_it() {
 fn a_row_that_fails_is_a_row_and_the_others_go_on() {
     let _turn = superpage_testing::turn_of("sweep");
     let place = Place::new(
-        "[sweep]\nname = \"one\"\n[axes]\nworkload = [\"touch:bytes=64K\", \"touch:bytes=64M\"]\nmachine = \"zen5\"\npolicy = \"thp\"\n\
-         memory = \"16M\"\nswap = \"0\"\n",
+        "[sweep]\nname = \"one\"\n[axes]\nworkload = [\"touch:bytes=64K\", \"touch:bytes=64M\"]\nmachine = \"zen5\"\n\
+         policy = \"thp\"\nmemory = \"16M\"\nswap = \"0\"\n",
     );
     let done = place.run(&["sweep", "a.toml", "-o", "out"]);
     let said = String::from_utf8(done.stderr).unwrap();

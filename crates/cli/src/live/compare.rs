@@ -226,8 +226,8 @@ fn after_help() -> String {
          memory. `time / now` is the ratio to the time of the system as it is, with an interval: all intervals hold\n\
          together in 95 of 100 comparisons, or in as many as the head of the column says. Of a server its own tree\n\
          is measured, and the time is 1 / throughput, as the load says. Each policy says what it really did; one that\n\
-         reached nothing of the program's memory gets no verdict. Settings of the whole system are put back after each\n\
-         run; where this process is killed, by the next call of any live verb.\n\nPolicies:\n{}",
+         reached nothing of the program's memory gets no verdict. Settings of the whole system are put back after\n\
+         each run; where this process is killed, by the next call of any live verb.\n\nPolicies:\n{}",
         Policy::help()
     )
 }
